@@ -1,0 +1,1 @@
+"""The control plane: config, keys, administration, metrics."""

@@ -1,0 +1,1 @@
+"""What the protocols of the providers mean: endpoints, usage, model lists, passages."""

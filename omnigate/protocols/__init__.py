@@ -1,0 +1,1 @@
+"""Twisted Protocols of the data plane: clients, upstreams, relay, pool."""
