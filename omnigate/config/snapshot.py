@@ -1,0 +1,257 @@
+"""The snapshot: all that the data plane knows of the configuration, as control hands it over.
+
+It holds key hashes, upstreams with the *names* of the variables that hold their keys, routes, and
+nothing about money: a budget arrives as a key's ``blocked`` flag only. On the wire and in the data
+plane's cache file it is one JSON object whose first member is ``version``, the SHA-256 of all the
+rest, so that any change the data plane could see changes the version, and a damaged file is
+recognised. A snapshot is decoded strictly or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+
+from omnigate.config import values
+from omnigate.config.schema import (
+    Abandon,
+    Config,
+    ProtocolName,
+    RouteConfig,
+    StrategyName,
+    UpstreamConfig,
+)
+
+#: Ten thousand keys with long model lists are about 4 MiB; eight times that is no snapshot of ours.
+MAX_SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
+
+_VERSION_AT_FRONT = re.compile(rb'\{"version":"([0-9a-f]{64})"')
+
+Row = TypeVar("Row")
+
+
+class SnapshotError(ValueError):
+    """Bytes that are not exactly a snapshot; the text says where and why."""
+
+
+@attrs.frozen
+class SnapshotKey:
+    """One gateway key as the data plane sees it.
+
+    ``rpm`` 0 is no limit, ``max_concurrent`` 0 the data plane's own default, ``models`` None all
+    models; an entry of ``models`` that ends with ``*`` matches a prefix.
+    """
+
+    sha256: str
+    name: str
+    rpm: int
+    models: tuple[str, ...] | None
+    blocked: bool
+    max_concurrent: int
+
+
+@attrs.frozen
+class SnapshotUpstream:
+    """One text provider: where it is, how long to wait for it, and when to let it rest."""
+
+    name: str
+    protocol: ProtocolName
+    base_url: str
+    api_key_env: str | None
+    connect_timeout_ms: int
+    head_timeout_ms: int
+    cooldown_failures: int
+    cooldown_window_s: int
+    cooldown_seconds: int
+    anthropic_version: str | None
+    drop_betas: tuple[str, ...]
+    abandon: Abandon
+    proxy: str | None
+    ca_file: str | None
+
+
+@attrs.frozen
+class SnapshotTarget:
+    """A model at an upstream; ``weight`` counts in the strategy ``weighted`` only."""
+
+    upstream: str
+    model: str
+    weight: int
+
+
+@attrs.frozen
+class SnapshotRoute:
+    """What a model name leads to: targets in the order of the config, and who goes first."""
+
+    model: str
+    strategy: StrategyName
+    targets: tuple[SnapshotTarget, ...]
+
+
+@attrs.frozen
+class Snapshot:
+    """The whole view of the data plane; ``version`` is 64 hexadecimal digits over all the rest."""
+
+    version: str
+    keys: tuple[SnapshotKey, ...]
+    upstreams: tuple[SnapshotUpstream, ...]
+    routes: tuple[SnapshotRoute, ...]
+    media_models: tuple[str, ...]
+
+
+def build_snapshot(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
+    """Return the snapshot of a config and of all keys, file keys and managed keys in one list.
+
+    Keys are put in the order of their hashes, so that the version does not depend on where a key
+    came from.
+    """
+    unsealed = Snapshot(
+        version="",
+        keys=tuple(sorted(keys, key=lambda key: key.sha256)),
+        upstreams=tuple(_upstream(upstream) for upstream in config.upstreams),
+        routes=tuple(_route(route) for route in config.routes),
+        media_models=(),
+    )
+    return attrs.evolve(unsealed, version=_version_of(unsealed))
+
+
+def _upstream(upstream: UpstreamConfig) -> SnapshotUpstream:
+    return SnapshotUpstream(
+        name=upstream.name,
+        protocol=upstream.protocol,
+        base_url=upstream.base_url,
+        api_key_env=upstream.api_key_env,
+        connect_timeout_ms=upstream.connect_timeout_ms,
+        head_timeout_ms=upstream.head_timeout_ms,
+        cooldown_failures=upstream.cooldown.failures,
+        cooldown_window_s=upstream.cooldown.window_s,
+        cooldown_seconds=upstream.cooldown.seconds,
+        anthropic_version=upstream.anthropic_version,
+        drop_betas=upstream.drop_betas,
+        abandon=upstream.abandon,
+        proxy=upstream.proxy,
+        ca_file=upstream.ca_file,
+    )
+
+
+def _route(route: RouteConfig) -> SnapshotRoute:
+    targets = tuple(
+        SnapshotTarget(upstream=target.upstream, model=target.model, weight=target.weight)
+        for target in route.targets
+    )
+    return SnapshotRoute(model=route.model, strategy=route.strategy, targets=targets)
+
+
+def _version_of(snapshot: Snapshot) -> str:
+    """Return the SHA-256 over everything but the version itself."""
+    return hashlib.sha256(_sorted_json(attrs.evolve(snapshot, version=""))).hexdigest()
+
+
+def _sorted_json(value: object) -> bytes:
+    """Return the one JSON of a value, whatever the order of its members."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return the snapshot as one JSON object, ``version`` first."""
+    members = {"version": snapshot.version}
+    return msgspec.json.encode(members | attrs.asdict(snapshot, recurse=False))
+
+
+def peek_version(data: bytes) -> str | None:
+    """Return the version an encoded snapshot claims, without decoding it, or None.
+
+    For the poll: an answer whose version is in force already needs no more work.
+    """
+    found = _VERSION_AT_FRONT.match(data)
+    return found[1].decode("ascii") if found else None
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    """Return the snapshot in ``data``, every row of it checked.
+
+    :raises SnapshotError: the bytes are not a snapshot, hold an unknown or a missing member, a
+        value out of bounds, a name twice, a target without its upstream, or do not add up to
+        their version.
+    """
+    if len(data) > MAX_SNAPSHOT_BYTES:
+        raise SnapshotError(f"the snapshot is longer than {MAX_SNAPSHOT_BYTES} bytes")
+    try:
+        snapshot = msgspec.json.decode(data, type=Snapshot)
+        members = _sorted_json(msgspec.json.decode(data))
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(f"the snapshot cannot be read: {error}") from None
+    # msgspec passes over members it does not know; a member this version does not know may be a
+    # limit that it would then not hold, so such a snapshot is refused.
+    if _sorted_json(snapshot) != members:
+        raise SnapshotError("the snapshot holds members this version does not know")
+    _check_rows("keys", snapshot.keys, _check_key, lambda key: key.sha256)
+    _check_rows("upstreams", snapshot.upstreams, _check_upstream, lambda upstream: upstream.name)
+    names = frozenset(upstream.name for upstream in snapshot.upstreams)
+    _check_rows(
+        "routes", snapshot.routes, lambda r: _check_route(r, names), lambda route: route.model
+    )
+    _check_rows("media_models", snapshot.media_models, values.model_id, lambda model: model)
+    if snapshot.version != _version_of(snapshot):
+        raise SnapshotError("the snapshot does not add up to its version: it was damaged or edited")
+    return snapshot
+
+
+def _check_rows(
+    name: str, rows: Iterable[Row], check: Callable[[Row], object], key: Callable[[Row], str]
+) -> None:
+    """Judge every row of one list and refuse the second row with the same key."""
+    seen: set[str] = set()
+    for index, row in enumerate(rows):
+        try:
+            check(row)
+        except values.BadValueError as fault:
+            raise SnapshotError(f"{name}[{index}]: {fault}") from None
+        if key(row) in seen:
+            raise SnapshotError(f"{name}[{index}] is there twice")
+        seen.add(key(row))
+
+
+def _check_key(key: SnapshotKey) -> None:
+    if values.sha256_hex(key.sha256) != key.sha256:
+        raise values.BadValueError("sha256 is not in lower case")
+    values.name(key.name)
+    values.whole(0, values.MAX_RPM)(key.rpm)
+    values.whole(0, values.MAX_CONCURRENT)(key.max_concurrent)
+    for pattern in key.models or ():
+        values.model_pattern(pattern)
+
+
+def _check_upstream(upstream: SnapshotUpstream) -> None:
+    values.name(upstream.name)
+    values.base_url(upstream.base_url)
+    for milliseconds in (upstream.connect_timeout_ms, upstream.head_timeout_ms):
+        values.whole(1, values.MAX_MS)(milliseconds)
+    values.whole(1, values.MAX_COOLDOWN_FAILURES)(upstream.cooldown_failures)
+    values.whole(1, values.MAX_COOLDOWN_S)(upstream.cooldown_window_s)
+    values.whole(0, values.MAX_COOLDOWN_S)(upstream.cooldown_seconds)
+    if upstream.api_key_env is not None:
+        values.env_name(upstream.api_key_env)
+    for header in (upstream.anthropic_version, *upstream.drop_betas):
+        if header is not None:
+            values.header_token(header)
+    if upstream.proxy is not None:
+        values.proxy_url(upstream.proxy)
+    if upstream.ca_file is not None:
+        values.absolute_path(upstream.ca_file)
+
+
+def _check_route(route: SnapshotRoute, upstreams: frozenset[str]) -> None:
+    values.model_id(route.model)
+    if not route.targets:
+        raise values.BadValueError("has no target")
+    for target in route.targets:
+        if target.upstream not in upstreams:
+            raise values.BadValueError(f"no upstream named {values.quoted(target.upstream)}")
+        values.upstream_model(target.model)
+        values.whole(0, values.MAX_WEIGHT)(target.weight)
