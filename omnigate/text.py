@@ -1,0 +1,103 @@
+"""Text from outside made safe: one line of valid UTF-8, and without secrets.
+
+Whatever a client or a provider wrote may end up in a log line, an error message or a file of
+records. :func:`one_line` keeps it from breaking the line, the terminal or the encoding;
+:func:`redact` takes credentials out of it.
+"""
+
+import re
+from collections.abc import Iterable
+
+# C0, DEL and C1 controls; the line and paragraph separators; the marks that turn the reading
+# direction round, with which a log line can be made to read as another one.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+ELLIPSIS = "…"
+REDACTED = "[redacted]"
+
+# Shorter strings are words of the language as likely as secrets; taking out every "on" or "key"
+# would make a message useless and hide nothing. Real credentials are checked to be 16 or more.
+MIN_SECRET_CHARS = 6
+
+# How known credentials begin. What follows the prefix is taken out, the prefix stays, since it
+# tells the reader which credential it was. Alternatives are ordered from long to short.
+_KNOWN_SECRETS = re.compile(
+    r"""
+    (?P<prefix>
+        \b(?:sk-ant-|sk-proj-|sk-or-v1-|sk-|ogk_|xai-|gsk_|hf_|r8_|fal_|AIza|AKIA|whsec_|ghp_)
+      | \b(?i:bearer|basic)[ ]+
+      | \b(?i:x-api-key|api-key|x-goog-api-key|x-omnigate-internal)["']?[ ]*[:=][ ]*["']?
+    )
+    [A-Za-z0-9_\-.~+/=]{6,}
+    """,
+    re.VERBOSE,
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    named = _NAMED_ESCAPES.get(char)
+    if named is not None:
+        return named
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def valid_text(text: str) -> str:
+    """Return ``text`` with lone surrogates replaced, so that it can be encoded as UTF-8."""
+    if text.isascii():
+        return text
+    return _SURROGATES.sub(REPLACEMENT, text)
+
+
+def repair_utf8(data: bytes) -> bytes:
+    """Return ``data`` as valid UTF-8, bad sequences replaced by U+FFFD; valid input unchanged."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace").encode("utf-8")
+    return data
+
+
+def one_line(value: str | bytes, limit: int) -> str:
+    """Return ``value`` as one printable line of valid UTF-8, at most ``limit`` characters long.
+
+    Control characters, line separators and marks of reading direction are written as escapes
+    (``\\n``, ``\\x1b``, ``\\u2028``); bytes that are not UTF-8 become U+FFFD. A line that had to
+    be cut ends with an ellipsis. The work done is bounded by ``limit``, not by the input.
+
+    :param limit: characters of the result; at least 1.
+    """
+    if isinstance(value, bytes):
+        # Four bytes are the longest sequence of one character; a sequence cut here lies beyond
+        # the limit and falls away below.
+        text = value[: 4 * (limit + 1)].decode("utf-8", "replace")
+    else:
+        text = value[: limit + 1]
+    text = _UNSAFE.sub(_escape, valid_text(text))
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + ELLIPSIS
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return ``text`` without credentials.
+
+    :param secrets: exact values to take out wherever they stand; the longest first, so that a
+        secret which begins with another one leaves no rest. Values shorter than
+        :data:`MIN_SECRET_CHARS` are passed over.
+
+    Anything that looks like a credential of a known make (``sk-…``, ``ogk_…``, ``Bearer …``,
+    ``x-api-key: …``) is taken out as well; its prefix stays.
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= MIN_SECRET_CHARS:
+            text = text.replace(secret, REDACTED)
+    return _KNOWN_SECRETS.sub(_keep_prefix, text)
+
+
+def _keep_prefix(match: re.Match[str]) -> str:
+    return match.group("prefix") + REDACTED

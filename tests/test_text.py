@@ -1,0 +1,99 @@
+"""Text from outside becomes one safe line, and loses its secrets."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.text import one_line, redact, repair_utf8, valid_text
+
+
+class OneLineTests(SynchronousTestCase):
+    def test_plain_text_is_unchanged(self) -> None:
+        """Text that is safe already, beyond ASCII too, stays as it is."""
+        self.assertEqual(one_line("größe 5 €", 100), "größe 5 €")
+
+    def test_control_characters_are_escaped(self) -> None:
+        """A line end, a terminal escape and a zero byte are seen, not acted on."""
+        self.assertEqual(
+            one_line("a\r\nb\t\x1b[31m\0\x7f\x85", 100), r"a\r\nb\t\x1b[31m\x00\x7f\x85"
+        )
+
+    def test_separators_and_direction_marks_are_escaped(self) -> None:
+        """Nothing that other programs take for a line end or a turn of direction gets through."""
+        self.assertEqual(one_line("a\u2028b\u202ec", 100), r"a\u2028b\u202ec")
+
+    def test_bad_bytes_are_replaced(self) -> None:
+        """Bytes that are not UTF-8 become the replacement character."""
+        self.assertEqual(one_line(b"a\xff\xc3", 100), "a\ufffd\ufffd")
+
+    def test_a_long_line_is_cut_with_an_ellipsis(self) -> None:
+        """A cut line says that it was cut and is no longer than asked."""
+        self.assertEqual(one_line("abcdef", 6), "abcdef")
+        self.assertEqual(one_line("abcdefg", 6), "abcde…")
+        self.assertEqual(one_line(b"abcdefg", 6), "abcde…")
+
+    def test_a_cut_in_the_middle_of_a_character_leaves_no_trace(self) -> None:
+        """The bytes looked at may end within a character; the result does not show it."""
+        self.assertEqual(one_line("€".encode() * 50, 6), "€€€€€…")
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.one_of(st.text(st.characters()), st.binary()), st.integers(1, 30))
+    def test_the_result_is_always_a_bounded_line_of_utf8(
+        self, value: str | bytes, limit: int
+    ) -> None:
+        """Whatever comes in, a short line of valid UTF-8 comes out."""
+        line = one_line(value, limit)
+        self.assertTrue(len(line) <= limit)
+        self.assertTrue(len(line.splitlines()) <= 1)
+        line.encode("utf-8")
+
+
+class RepairTests(SynchronousTestCase):
+    def test_valid_bytes_are_the_same_object(self) -> None:
+        """Good input costs no copy."""
+        data = "größe".encode()
+        self.assertIs(repair_utf8(data), data)
+
+    def test_bad_bytes_are_replaced(self) -> None:
+        """A stray byte becomes U+FFFD in UTF-8."""
+        self.assertEqual(repair_utf8(b"a\xffb"), "a\ufffdb".encode())
+
+    def test_lone_surrogates_are_replaced(self) -> None:
+        """Half a surrogate pair cannot be encoded and is replaced."""
+        self.assertEqual(valid_text("a\ud800b€"), "a\ufffdb€")
+
+
+class RedactTests(SynchronousTestCase):
+    def test_named_secrets_are_taken_out(self) -> None:
+        """An exact secret disappears wherever it stands."""
+        self.assertEqual(
+            redact("key tok-123456 was tok-123456.", ["tok-123456"]),
+            "key [redacted] was [redacted].",
+        )
+
+    def test_a_secret_that_begins_with_another_leaves_no_rest(self) -> None:
+        """The longer secret is taken out first."""
+        self.assertEqual(redact("abcdefgh-tail", ["abcdefgh", "abcdefgh-tail"]), "[redacted]")
+
+    def test_short_and_empty_secrets_are_passed_over(self) -> None:
+        """An empty or tiny secret does not shred the message."""
+        self.assertEqual(redact("on and on", ["", "on"]), "on and on")
+
+    def test_known_makes_are_taken_out(self) -> None:
+        """What looks like a credential goes; its prefix stays."""
+        cases = {
+            "got sk-ant-api03-AbC_d-123456": "got sk-ant-[redacted]",
+            "got sk-proj-abcdefgh1234": "got sk-proj-[redacted]",
+            "Incorrect API key: sk-abcdef123456.": "Incorrect API key: sk-[redacted]",
+            "ogk_0123456789abcdef": "ogk_[redacted]",
+            "authorization: Bearer abc.def-ghi": "authorization: Bearer [redacted]",
+            'x-api-key: "s3cr3ts3cr3t"': 'x-api-key: "[redacted]"',
+            "AIzaSyA1234567": "AIza[redacted]",
+        }
+        for text, expected in cases.items():
+            self.assertEqual(redact(text), expected)
+
+    def test_ordinary_words_stay(self) -> None:
+        """Words that merely resemble a prefix are left alone."""
+        for text in ("task-oriented", "the bearer of news", "risk-averse people", "disk-full"):
+            self.assertEqual(redact(text), text)
