@@ -28,7 +28,7 @@ _KNOWN_SECRETS = re.compile(
     r"""
     (?P<prefix>
         \b(?:sk-ant-|sk-proj-|sk-or-v1-|sk-|ogk_|xai-|gsk_|hf_|r8_|fal_|AIza|AKIA|whsec_|ghp_)
-      | \b(?i:bearer|basic)[ ]+
+      | \b(?i:bearer|basic)[ ]{1,8}
       | \b(?i:x-api-key|api-key|x-goog-api-key|x-omnigate-internal)["']?[ ]*[:=][ ]*["']?
     )
     [A-Za-z0-9_\-.~+/=]{6,}
