@@ -1,0 +1,533 @@
+"""Opens connections to upstreams: plain, verified TLS, and through a CONNECT proxy.
+
+An :class:`UpstreamAddress` says where an upstream is and whom to trust about it;
+:func:`connect` turns one into a connected protocol. With TLS the Deferred fires after the
+handshake, not after the TCP connection, so that a certificate nobody trusts is a connection
+that failed and not one that was lost.
+
+Certificates are verified with the platform's authorities or those of ``ca_file``, and must be
+made out to the host (RFC 9525), be it a name or an IP address. There is no switch that turns
+this off.
+"""
+
+import base64
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Never
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import attrs
+from OpenSSL.crypto import Error as CertificateError
+from OpenSSL.SSL import Error as TLSError
+from service_identity import VerificationError
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.endpoints import (
+    HostnameEndpoint,
+    TCP4ClientEndpoint,
+    TCP6ClientEndpoint,
+)
+from twisted.internet.error import (
+    ConnectingCancelledError,
+    ConnectionDone,
+    ConnectionRefusedError,
+    DNSLookupError,
+)
+from twisted.internet.error import TimeoutError as ConnectTimeoutError
+from twisted.internet.interfaces import (
+    IAddress,
+    IHandshakeListener,
+    IOpenSSLClientConnectionCreator,
+    IProtocol,
+    IProtocolFactory,
+    IStreamClientEndpoint,
+    ITCPTransport,
+    ITransport,
+)
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.ssl import (
+    Certificate,
+    TLSVersion,
+    optionsForClientTLS,
+    trustRootFromCertificates,
+)
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from omnigate.text import one_line
+
+#: What a proxy may say before its empty line. Real ones say under 1 KiB; the same bound as for
+#: any head we read, halved, since nothing of it is used but the status.
+MAX_PROXY_HEAD_BYTES = 16 * 1024
+
+#: What of a proxy's refusal is shown in an error: a status line fits.
+_SHOWN_CHARS = 120
+
+#: Longest ``ca_file`` that is read: the whole Mozilla bundle is about 220 KiB.
+MAX_CA_FILE_BYTES = 4 * 1024 * 1024
+
+#: Addresses whose TLS contexts are kept. A config holds tens of upstreams; one that was
+#: changed leaves its old context behind until it is pushed out.
+_KEPT_CONTEXTS = 256
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})\Z")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)*\Z")
+_CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\\s]+-----END CERTIFICATE-----")
+_PROXY_STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
+
+
+class AddressError(ValueError):
+    """An address that cannot be used; the message says which part and why."""
+
+
+class UpstreamConnectError(Exception):
+    """No connection came about.
+
+    The message is one line for logs, and names the host. ``outcome`` is the word that an
+    :class:`~omnigate.events.AttemptRecord` carries: ``connect_error`` or ``timeout``. In either
+    case nothing of a request was sent.
+    """
+
+    def __init__(self, message: str, outcome: str = "connect_error") -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class _StageError(Exception):
+    """Something of ours on the way to a connection went wrong; the message says what."""
+
+
+@attrs.frozen
+class ProxyAddress:
+    """An HTTP proxy that is asked to CONNECT; ``authorization`` is the header's value."""
+
+    host: str
+    port: int
+    authorization: bytes | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen
+class UpstreamAddress:
+    """Where an upstream is, how it is reached and whom to trust about it.
+
+    ``host`` is a name in ASCII or an IP address without brackets; ``base_path`` is empty or
+    starts with a slash and does not end in one.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    base_path: str = ""
+    proxy: ProxyAddress | None = None
+    ca_file: str | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> bytes:
+        """The value of the ``host`` header (RFC 9110 §7.2): the default port is left out."""
+        standard = 443 if self.secure else 80
+        if self.port == standard:
+            return _bracketed(self.host).encode("ascii")
+        return _authority(self.host, self.port)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _authority(host: str, port: int) -> bytes:
+    return f"{_bracketed(host)}:{port}".encode("ascii")
+
+
+def _split_url(url: str, what: str) -> tuple[str, str, int | None, str, str | None]:
+    """Take a URL apart.
+
+    :return: scheme, host, port, path and userinfo.
+    :raises AddressError: for anything but plain ASCII, a host, a port in range and a path.
+    """
+    if not url.isascii() or any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
+        raise AddressError(
+            f"{what} holds characters that are not plain ASCII; write an international host name"
+            " in its xn-- form"
+        )
+    if "?" in url or "#" in url:
+        raise AddressError(f"{what} must hold no query and no fragment")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise AddressError(f"{what} is no URL with a port from 1 to 65535") from None
+    if port == 0:
+        raise AddressError(f"{what}: the port must be from 1 to 65535")
+    host = (parts.hostname or "").rstrip(".")
+    if not (isIPAddress(host) or isIPv6Address(host) or _HOST.match(host)):
+        raise AddressError(f"{what} names no usable host")
+    userinfo = parts.netloc.rpartition("@")[0] if "@" in parts.netloc else None
+    return parts.scheme.lower(), host, port, parts.path, userinfo
+
+
+def parse_proxy(url: str) -> ProxyAddress:
+    """Read ``http://[user:password@]host[:port]``; the port is 80 where none is given.
+
+    :raises AddressError: saying what is wrong; the message never holds the credentials.
+    """
+    scheme, host, port, path, userinfo = _split_url(url, "the proxy's address")
+    if scheme != "http":
+        raise AddressError(
+            "the proxy's address must start with http:// (TLS to a proxy is not spoken)"
+        )
+    if path not in ("", "/"):
+        raise AddressError("the proxy's address must hold no path")
+    authorization = None
+    if userinfo is not None:
+        # RFC 7617: the colon parts the two, so a name cannot hold one; both may hold escapes.
+        user, _, password = userinfo.partition(":")
+        plain = unquote_to_bytes(user) + b":" + unquote_to_bytes(password)
+        authorization = b"Basic " + base64.b64encode(plain)
+    return ProxyAddress(host, 80 if port is None else port, authorization)
+
+
+def parse_address(
+    base_url: str, proxy: str | None = None, ca_file: str | None = None
+) -> UpstreamAddress:
+    """Read the address of an upstream.
+
+    :param base_url: ``http`` or ``https``, a host, perhaps a port and a path; a slash at its
+        end is dropped.
+    :param proxy: the URL of a proxy, see :func:`parse_proxy`.
+    :param ca_file: path of a PEM file with the authorities to trust instead of the platform's.
+    :raises AddressError: saying what is wrong; the message never holds credentials.
+    """
+    scheme, host, port, path, userinfo = _split_url(base_url, "the address")
+    if scheme not in ("http", "https"):
+        raise AddressError("the address must start with http:// or https://")
+    if userinfo is not None:
+        raise AddressError(
+            "the address must hold no credentials; name their variable in api_key_env"
+        )
+    path = path.rstrip("/")
+    if not _PATH.match(path) or any(part in (".", "..") for part in path.split("/")):
+        raise AddressError("the address holds a path that is not plain")
+    if port is None:
+        port = 443 if scheme == "https" else 80
+    return UpstreamAddress(
+        scheme, host, port, path, parse_proxy(proxy) if proxy else None, ca_file or None
+    )
+
+
+def _trusted(ca_file: str) -> Any:
+    """Read the authorities of a PEM file, as a trust root of Twisted's.
+
+    :raises _StageError: naming the file, when it cannot be read or holds no certificate.
+    """
+    try:
+        with open(ca_file, "rb") as stream:
+            text = stream.read(MAX_CA_FILE_BYTES + 1)
+    except OSError as error:
+        raise _StageError(f"cannot read ca_file {ca_file}: {error.strerror}") from error
+    if len(text) > MAX_CA_FILE_BYTES:
+        raise _StageError(f"ca_file {ca_file} is longer than {MAX_CA_FILE_BYTES} bytes")
+    try:
+        certificates = [Certificate.loadPEM(block) for block in _CERTIFICATE.findall(text)]
+    except (CertificateError, ValueError) as error:
+        raise _StageError(f"ca_file {ca_file} holds a damaged certificate") from error
+    if not certificates:
+        raise _StageError(f"ca_file {ca_file} holds no certificate in PEM form")
+    return trustRootFromCertificates(certificates)  # type: ignore[no-untyped-call]
+
+
+@functools.lru_cache(maxsize=_KEPT_CONTEXTS)
+def _tls_options(host: str, ca_file: str | None) -> IOpenSSLClientConnectionCreator:
+    """Make what a TLS client needs for one host, once: loading authorities takes milliseconds.
+
+    A failure is not kept, so a ``ca_file`` that comes to be is found by the next connection.
+    """
+    return optionsForClientTLS(
+        host,
+        trustRoot=None if ca_file is None else _trusted(ca_file),
+        acceptableProtocols=[b"http/1.1"],
+        extraCertificateOptions={"raiseMinimumTo": TLSVersion.TLSv1_2},
+    )
+
+
+def forget_tls_contexts() -> None:
+    """Have every ``ca_file`` read again at the next connection that needs it."""
+    _tls_options.cache_clear()
+
+
+class _Stage(Protocol):
+    """A protocol that does something first and then stands aside for the next one.
+
+    ``done`` fires with nothing when its part is over; until then a lost connection fails it.
+    """
+
+    def __init__(self) -> None:
+        self.done: Deferred[None] = Deferred(lambda _: self.abort())
+        self._finished = False
+        self._next: IProtocol | None = None
+
+    def hand_over(self, protocol: IProtocol, transport: ITransport) -> None:
+        """Let another protocol have the connection from here on."""
+        self._finished = True
+        self._next = protocol
+        protocol.makeConnection(transport)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self.transport is not None:
+            # every stream transport has it; ITransport just does not say so
+            self.transport.abortConnection()  # type: ignore[attr-defined]
+
+    def abandon(self) -> None:
+        """Close the connection, and tell nobody: whoever asked has been told already."""
+        self._finished = True
+        self.abort()
+
+    def _finish(self, failure: Failure | None = None) -> None:
+        if not self._finished:
+            self._finished = True
+            if failure is None:
+                self.done.callback(None)
+            else:
+                self.done.errback(failure)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Pass bytes to the next protocol."""
+        if self._next is not None:
+            self._next.dataReceived(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Tell whoever has the connection now."""
+        if self._next is not None:
+            self._next.connectionLost(reason)
+        self._finish(reason)
+
+
+class _Tunnel(_Stage):
+    """The bottom of a connection: asks a proxy to CONNECT, if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head = bytearray()
+
+    def ask(self, address: UpstreamAddress, proxy: ProxyAddress) -> None:
+        """Write the CONNECT request (RFC 9110 §9.3.6); ``done`` tells of the answer."""
+        target = _authority(address.host, address.port)
+        head = [b"CONNECT " + target + b" HTTP/1.1", b"Host: " + target]
+        if proxy.authorization is not None:
+            head.append(b"Proxy-Authorization: " + proxy.authorization)
+        assert self.transport is not None
+        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n")
+
+    def dataReceived(self, data: bytes) -> None:
+        """Collect the proxy's answer; afterwards pass bytes on."""
+        if self._next is not None:
+            self._next.dataReceived(data)
+        elif not self._finished:
+            self._head += data
+            self._judge()
+
+    def _judge(self) -> None:
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0 and len(self._head) <= MAX_PROXY_HEAD_BYTES:
+            return
+        status = _PROXY_STATUS.match(self._head)
+        if end < 0 or end > MAX_PROXY_HEAD_BYTES:
+            fault = f"answered with a head longer than {MAX_PROXY_HEAD_BYTES} bytes"
+        elif status is None:
+            fault = "did not answer in HTTP/1.1"
+        elif status[1][:1] != b"2":
+            line = bytes(self._head[: self._head.find(b"\r\n")])
+            fault = f'refused: "{one_line(line, _SHOWN_CHARS)}"'
+            if status[1] == b"407":
+                fault += "; its address must hold user and password"
+        elif len(self._head) > end + 4:
+            # Nobody speaks before us: neither TLS nor HTTP/1.1 lets a server begin.
+            fault = "sent bytes into the tunnel before anything was asked"
+        else:
+            self._head.clear()
+            self._finish()
+            return
+        self._head.clear()
+        error = _StageError(f"the proxy {fault}")
+        self._finish(Failure(error))  # type: ignore[no-untyped-call]
+        self.abort()
+
+
+@implementer(IHandshakeListener)
+class _Handshake(_Stage):
+    """Stands on a TLS transport until the handshake is over."""
+
+    def handshakeCompleted(self) -> None:  # noqa: N802 - a door of Twisted's
+        """Called by the TLS transport: the peer is who we wanted."""
+        self._finish()
+
+
+@implementer(IProtocolFactory)
+class _Calls:
+    """A protocol factory over a plain callable."""
+
+    def __init__(self, call: Callable[[], IProtocol]) -> None:
+        self._call = call
+
+    def doStart(self) -> None:
+        """Nothing to start."""
+
+    def doStop(self) -> None:
+        """Nothing to stop."""
+
+    def buildProtocol(self, addr: IAddress) -> IProtocol:
+        """Make one protocol."""
+        return self._call()
+
+
+def _endpoint(reactor: Any, host: str, port: int, timeout_seconds: float) -> IStreamClientEndpoint:
+    """Find the endpoint for a host; an IP address needs no resolver and no race of families."""
+    if isIPAddress(host):
+        return TCP4ClientEndpoint(reactor, host, port, timeout=timeout_seconds)
+    if isIPv6Address(host):
+        return TCP6ClientEndpoint(  # type: ignore[no-untyped-call]
+            reactor, host, port, timeout=timeout_seconds
+        )
+    return HostnameEndpoint(reactor, host, port, timeout=timeout_seconds)
+
+
+def _prompt(protocol: IProtocol) -> IProtocol:
+    """Set the options of a new TCP connection."""
+    transport = getattr(protocol, "transport", None)
+    if ITCPTransport.providedBy(transport):
+        # Requests are written whole, so waiting to fill a segment only delays their ends; and
+        # a pooled connection whose peer vanished should be found out by the kernel.
+        transport.setTcpNoDelay(True)
+        transport.setTcpKeepAlive(True)
+    return protocol
+
+
+async def _secure(
+    reactor: Any,
+    tunnel: _Tunnel,
+    options: IOpenSSLClientConnectionCreator,
+    make: Callable[[], IProtocol],
+) -> IProtocol:
+    """Speak TLS over an open connection and hand it to a new protocol."""
+    handshake = _Handshake()
+    factory = TLSMemoryBIOFactory(options, True, _Calls(lambda: handshake), clock=reactor)
+    tls = factory.buildProtocol(None)
+    assert tls is not None
+    assert tunnel.transport is not None
+    tunnel.hand_over(tls, tunnel.transport)
+    await handshake.done
+    protocol = make()
+    assert handshake.transport is not None
+    handshake.hand_over(protocol, handshake.transport)
+    return protocol
+
+
+async def _open(
+    reactor: Any, address: UpstreamAddress, make: Callable[[], IProtocol], timeout_seconds: float
+) -> IProtocol:
+    """Do what :func:`connect` promises, without the overall time limit."""
+    proxy = address.proxy
+    # first of all, so that a ca_file that is missing costs nobody a connection
+    options = _tls_options(address.host, address.ca_file) if address.secure else None
+    host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+    endpoint = _endpoint(reactor, host, port, timeout_seconds)
+    if proxy is None and options is None:
+        return _prompt(await endpoint.connect(_Calls(make)))
+    # a new one each time: the endpoint may race several addresses of one name
+    tunnel = _prompt(await endpoint.connect(_Calls(_Tunnel)))
+    assert isinstance(tunnel, _Tunnel)
+    try:
+        if proxy is not None:
+            tunnel.ask(address, proxy)
+            await tunnel.done
+        if options is not None:
+            return await _secure(reactor, tunnel, options, make)
+        protocol = make()
+        assert tunnel.transport is not None
+        tunnel.hand_over(protocol, tunnel.transport)
+        return protocol
+    except BaseException:
+        tunnel.abandon()
+        raise
+
+
+def _explained(
+    error: Exception, address: UpstreamAddress, timeout_seconds: float
+) -> UpstreamConnectError:
+    """Find the words for a failure of any layer."""
+    where = _authority(address.host, address.port).decode("ascii")
+    if address.proxy is not None:
+        where += f" through the proxy {_authority(address.proxy.host, address.proxy.port).decode()}"
+    outcome = "connect_error"
+    if isinstance(error, _StageError):
+        why = str(error)
+    elif isinstance(error, DNSLookupError):
+        why = "the host name cannot be resolved"
+    elif isinstance(error, ConnectTimeoutError):
+        why, outcome = f"no connection within {timeout_seconds:g} s", "timeout"
+    elif isinstance(error, ConnectionRefusedError):
+        why = "connection refused"
+    elif isinstance(error, VerificationError):
+        why = "the certificate is made out to another host"
+    elif isinstance(error, TLSError):
+        why = _explain_tls(error)
+    elif isinstance(error, ConnectionDone):
+        why = "the peer closed the connection before it was of use"
+    else:
+        why = one_line(str(error), _SHOWN_CHARS) or type(error).__name__
+    return UpstreamConnectError(f"cannot connect to {where}: {why}", outcome)
+
+
+def _explain_tls(error: TLSError) -> str:
+    """Put OpenSSL's stack of (library, function, reason) into words."""
+    stack = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    reasons = ", ".join(str(entry[-1]) for entry in stack if entry) or "handshake failed"
+    if "certificate verify failed" in reasons:
+        return (
+            "the certificate was not accepted: its authority is unknown (see ca_file), or it is"
+            " expired or not valid yet"
+        )
+    return f"TLS: {reasons}"
+
+
+def connect(
+    reactor: Any,
+    address: UpstreamAddress,
+    factory_protocol: Callable[[], IProtocol],
+    timeout_seconds: float,
+) -> Deferred[IProtocol]:
+    """Connect to an upstream.
+
+    :param reactor: provides names, TCP connections and time.
+    :param factory_protocol: makes the protocol; it is connected once everything before it (the
+        proxy, the handshake) is done, so its ``connectionMade`` may send a request.
+    :param timeout_seconds: for all of it together: name, connection, proxy and handshake.
+    :return: fires with the connected protocol, or fails with :exc:`UpstreamConnectError`.
+        Cancelling it closes what was opened.
+    """
+    return Deferred.fromCoroutine(_within(reactor, address, factory_protocol, timeout_seconds))
+
+
+async def _within(
+    reactor: Any, address: UpstreamAddress, make: Callable[[], IProtocol], timeout_seconds: float
+) -> IProtocol:
+    """Open a connection within the time limit, and put every failure into one kind."""
+    opened = Deferred.fromCoroutine(_open(reactor, address, make, timeout_seconds))
+    opened.addTimeout(timeout_seconds, reactor, onTimeoutCancel=_timed_out)
+    try:
+        return await opened
+    except (CancelledError, ConnectingCancelledError):
+        raise CancelledError from None
+    except Exception as error:
+        raise _explained(error, address, timeout_seconds) from error
+
+
+def _timed_out(_result: object, timeout_seconds: float) -> Never:
+    raise ConnectTimeoutError

@@ -1,0 +1,599 @@
+"""Connections to upstreams: plain, TLS that is verified, and through a proxy."""
+
+import datetime
+import functools
+import ipaddress
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from OpenSSL.crypto import X509, PKey
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.interfaces import (
+    IHostnameResolver,
+    IHostResolution,
+    IProtocol,
+    IReactorPluggableNameResolver,
+    IResolutionReceiver,
+)
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.ssl import CertificateOptions, TLSVersion
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+from twisted.test.iosim import FakeTransport, IOPump
+from twisted.test.iosim import connect as iosim_connect
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from omnigate.protocols.connector import (
+    MAX_PROXY_HEAD_BYTES,
+    AddressError,
+    ProxyAddress,
+    UpstreamAddress,
+    UpstreamConnectError,
+    connect,
+    forget_tls_contexts,
+    parse_address,
+    parse_proxy,
+)
+
+HOST = "api.example.net"
+DAY = datetime.timedelta(days=1)
+
+
+@attrs.frozen
+class Identity:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate as a PEM block."""
+        return self.certificate.public_bytes(Encoding.PEM)
+
+
+def issue(
+    name: str,
+    by: Identity | None = None,
+    hosts: Iterable[x509.GeneralName] = (),
+    not_before: datetime.timedelta = -DAY,
+    not_after: datetime.timedelta = DAY,
+) -> Identity:
+    """Make a certificate: an authority's own without ``by``, else a server's."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if by is None else by.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + not_before)
+        .not_valid_after(now + not_after)
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+    )
+    if by is not None:
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    return Identity(builder.sign(key if by is None else by.key, hashes.SHA256()), key)
+
+
+@functools.cache
+def authorities() -> tuple[Identity, Identity]:
+    """Make two authorities, once for all tests."""
+    return issue("authority"), issue("stranger")
+
+
+class Talker(Protocol):
+    """Keeps what it is told; says ``greeting`` when it is connected."""
+
+    def __init__(self, greeting: bytes = b"") -> None:
+        self.greeting = greeting
+        self.received = b""
+        self.lost: Failure | None = None
+
+    def connectionMade(self) -> None:
+        """Say the greeting."""
+        assert self.transport is not None
+        self.transport.write(self.greeting)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep it."""
+        self.received += data
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Keep why."""
+        self.lost = reason
+
+
+class ProxyServer(Talker):
+    """Answers a CONNECT with fixed bytes and then speaks for the server behind it."""
+
+    def __init__(self, answer: bytes, behind: IProtocol) -> None:
+        super().__init__()
+        self.answer = answer
+        self.behind = behind
+        self.through = False
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep the request head, then pass bytes on."""
+        if self.through:
+            self.behind.dataReceived(data)
+            return
+        super().dataReceived(data)
+        if self.received.endswith(b"\r\n\r\n"):
+            self.through = True
+            assert self.transport is not None
+            self.transport.write(self.answer)
+            self.behind.makeConnection(self.transport)
+
+
+@implementer(IHostnameResolver)
+class FixedNames:
+    """A resolver over a table."""
+
+    def __init__(self, names: dict[str, list[str]]) -> None:
+        self.names = names
+
+    def resolveHostName(  # noqa: N802
+        self,
+        resolutionReceiver: IResolutionReceiver,  # noqa: N803
+        hostName: str,  # noqa: N803
+        portNumber: int = 0,  # noqa: N803
+        addressTypes: object = None,  # noqa: N803
+        transportSemantics: str = "TCP",  # noqa: N803
+    ) -> IHostResolution:
+        """Answer at once."""
+        resolution = object()
+        resolutionReceiver.resolutionBegan(resolution)  # type: ignore[arg-type]
+        for host in self.names.get(hostName, []):
+            kind = IPv6Address if ":" in host else IPv4Address
+            resolutionReceiver.addressResolved(kind("TCP", host, portNumber))
+        resolutionReceiver.resolutionComplete()
+        return resolution  # type: ignore[return-value]
+
+
+@implementer(IReactorPluggableNameResolver)
+class NamingReactor(MemoryReactorClock):
+    """A reactor in memory that knows some names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nameResolver = FixedNames({HOST: ["192.0.2.7"], "proxy.test": ["192.0.2.99"]})
+
+    def installNameResolver(self, resolver: IHostnameResolver) -> IHostnameResolver:  # noqa: N802
+        """Not used."""
+        raise NotImplementedError
+
+
+class AddressTests(SynchronousTestCase):
+    """What an address may look like."""
+
+    def test_whole(self) -> None:
+        """Scheme, host, port and path are taken apart, and the slash at the end dropped."""
+        self.assertEqual(
+            parse_address("https://API.Example.net:8443/gw/v1/"),
+            UpstreamAddress("https", HOST, 8443, "/gw/v1"),
+        )
+
+    def test_default_ports(self) -> None:
+        """A port not given is the scheme's, and then not in the host header."""
+        for url, port in (("http://h/v1", 80), ("https://h/v1", 443)):
+            address = parse_address(url)
+            self.assertEqual((address.port, address.authority), (port, b"h"))
+        self.assertEqual(parse_address("http://h:443").authority, b"h:443")
+
+    def test_ip_addresses(self) -> None:
+        """An IPv6 address stands in brackets in URLs and headers, and bare everywhere else."""
+        address = parse_address("http://[2001:db8::1]:8000/v1")
+        self.assertEqual((address.host, address.authority), ("2001:db8::1", b"[2001:db8::1]:8000"))
+
+    def test_refused(self) -> None:
+        """Whatever is not plain is refused with a reason."""
+        for url, reason in {
+            "ftp://h/v1": "http://",
+            "h/v1": "no usable host",
+            "http:///v1": "no usable host",
+            "http://h:0/v1": "port",
+            "http://h:99999/": "port",
+            "http://h:x/": "port",
+            "http://u:p@h/": "no credentials",
+            "http://h/v1?a=b": "query",
+            "http://h/v1#f": "fragment",
+            "http://h/a/../b": "path",
+            "http://h//v1": "path",
+            "http://h/%2e": "path",
+            "http://h\r\nx/": "plain ASCII",
+            "http://bücher.example/": "xn--",
+            "http://-h/": "no usable host",
+        }.items():
+            with self.subTest(url=url):
+                error = self.assertRaises(AddressError, parse_address, url)
+                self.assertIn(reason, str(error))
+
+    def test_proxy(self) -> None:
+        """A proxy may hold credentials, which are decoded once and stay out of its repr."""
+        proxy = parse_proxy("http://user:p%40ss%3A@proxy.test:3128")
+        self.assertEqual(proxy, ProxyAddress("proxy.test", 3128, b"Basic dXNlcjpwQHNzOg=="))
+        self.assertNotIn("dXNlcjp", repr(proxy))
+        self.assertEqual(parse_proxy("http://proxy.test/"), ProxyAddress("proxy.test", 80))
+
+    def test_proxy_refused(self) -> None:
+        """Only http:// proxies without a path are known, and errors do not tell the password."""
+        for url in ("https://p:1", "socks5://p:1", "http://u:hunter2@p:1/x", "http://u:hunter2@:1"):
+            with self.subTest(url=url):
+                error = self.assertRaises(AddressError, parse_address, "http://h/v1", url)
+                self.assertNotIn("hunter2", str(error))
+
+
+class ConnectCase(SynchronousTestCase):
+    """One attempt to connect, with a server in memory at the other end."""
+
+    def setUp(self) -> None:
+        """Start without cached TLS contexts."""
+        forget_tls_contexts()
+        self.addCleanup(forget_tls_contexts)
+        self.reactor = NamingReactor()
+        self.client = Talker(b"hello")
+        self.server = Talker(b"")
+
+    def attempt(self, address: UpstreamAddress) -> Deferred[IProtocol]:
+        """Begin to connect."""
+        return connect(self.reactor, address, lambda: self.client, 5.0)
+
+    def establish(self, server: IProtocol) -> IOPump:
+        """Let the newest TCP connection reach a server."""
+        factory = self.reactor.tcpClients[-1][2]
+        client = factory.buildProtocol(None)
+        pump: IOPump = iosim_connect(
+            server,
+            FakeTransport(server, isServer=True),
+            client,
+            FakeTransport(client, isServer=False),
+        )
+        self.settle(pump)
+        return pump
+
+    def settle(self, pump: IOPump) -> None:
+        """Let all that was written arrive."""
+        for _ in range(6):
+            pump.flush()
+            self.reactor.advance(0)
+
+    def failure(self, attempt: Deferred[IProtocol]) -> UpstreamConnectError:
+        """Return the error an attempt ended with."""
+        return self.failureResultOf(attempt, UpstreamConnectError).value  # type: ignore[no-any-return]
+
+
+class PlainTests(ConnectCase):
+    """Without TLS."""
+
+    def test_name(self) -> None:
+        """A name is resolved and the protocol connected to its address."""
+        attempt = self.attempt(parse_address(f"http://{HOST}:8000/v1"))
+        self.reactor.advance(0)
+        self.assertEqual(self.reactor.tcpClients[0][:2], ("192.0.2.7", 8000))
+        self.establish(self.server)
+        self.assertIs(self.successResultOf(attempt), self.client)
+        self.assertEqual(self.server.received, b"hello")
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
+    def test_ip_addresses(self) -> None:
+        """An IP address of either kind is connected to without asking the resolver."""
+        for url, host in (("http://192.0.2.1:81", "192.0.2.1"), ("http://[::1]:81", "::1")):
+            self.reactor.nameResolver = FixedNames({})
+            attempt = self.attempt(parse_address(url))
+            self.assertEqual(self.reactor.tcpClients[-1][:2], (host, 81))
+            self.establish(Talker())
+            self.successResultOf(attempt)
+
+    def test_unknown_name(self) -> None:
+        """A name that does not resolve is said to be that."""
+        attempt = self.attempt(parse_address("http://nowhere.test/v1"))
+        self.reactor.advance(0)
+        error = self.failure(attempt)
+        self.assertEqual(error.outcome, "connect_error")
+        self.assertEqual(
+            str(error), "cannot connect to nowhere.test:80: the host name cannot be resolved"
+        )
+
+    def test_refused(self) -> None:
+        """A refused connection is an error that names the place."""
+        attempt = self.attempt(parse_address("http://192.0.2.1:81"))
+        self.reactor.tcpClients[-1][2].clientConnectionFailed(
+            None,  # type: ignore[arg-type]
+            Failure(ConnectionRefusedError()),
+        )
+        self.assertEqual(
+            str(self.failure(attempt)), "cannot connect to 192.0.2.1:81: connection refused"
+        )
+
+    def test_timeout(self) -> None:
+        """An attempt that takes too long ends as a timeout."""
+        attempt = self.attempt(parse_address("http://192.0.2.1:81"))
+        self.reactor.advance(4.9)
+        self.assertNoResult(attempt)
+        self.reactor.advance(0.1)
+        error = self.failure(attempt)
+        self.assertEqual(error.outcome, "timeout")
+        self.assertIn("no connection within 5 s", str(error))
+
+    def test_cancel(self) -> None:
+        """A caller that gives up is not told of a fault of the upstream."""
+        attempt = self.attempt(parse_address("http://192.0.2.1:81"))
+        attempt.cancel()
+        self.failureResultOf(attempt, CancelledError)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
+
+class SecureTests(ConnectCase):
+    """With TLS; every certificate is made here."""
+
+    def setUp(self) -> None:
+        """Take the two authorities."""
+        super().setUp()
+        self.authority, self.stranger = authorities()
+
+    def leaf(self, *hosts: x509.GeneralName, by: Identity | None = None) -> Identity:
+        """Make a server's certificate."""
+        return issue("leaf", by or self.authority, hosts or [x509.DNSName(HOST)])
+
+    def trust(self, *identities: Identity) -> str:
+        """Write a ca_file."""
+        path: str = self.mktemp()
+        with open(path, "wb") as stream:
+            stream.write(b"# authorities\n" + b"\n".join(one.pem for one in identities))
+        return path
+
+    def serve(self, identity: Identity, **options: Any) -> IProtocol:
+        """Make a TLS server in front of ``self.server``."""
+        options.setdefault("acceptableProtocols", [b"h2", b"http/1.1"])
+        context = CertificateOptions(
+            privateKey=PKey.from_cryptography_key(identity.key),
+            certificate=X509.from_cryptography(identity.certificate),
+            **options,
+        )
+        factory = TLSMemoryBIOFactory(
+            context, False, Factory.forProtocol(lambda: self.server), clock=self.reactor
+        )
+        protocol = factory.buildProtocol(None)
+        assert protocol is not None
+        return protocol
+
+    def reach(
+        self, identity: Identity, url: str = f"https://{HOST}/v1", trusted: Identity | None = None
+    ) -> Deferred[IProtocol]:
+        """Connect to a server that shows ``identity``."""
+        attempt = self.attempt(parse_address(url, ca_file=self.trust(trusted or self.authority)))
+        self.reactor.advance(0)
+        self.establish(self.serve(identity))
+        return attempt
+
+    def test_good(self) -> None:
+        """A certificate for the host by a trusted authority is accepted, and bytes pass."""
+        attempt = self.attempt(
+            parse_address(f"https://{HOST}/v1", ca_file=self.trust(self.stranger, self.authority))
+        )
+        self.reactor.advance(0)
+        self.assertEqual(self.reactor.tcpClients[-1][1], 443)
+        pump = self.establish(self.serve(self.leaf()))
+        self.assertIs(self.successResultOf(attempt), self.client)
+        assert self.client.transport is not None
+        self.assertEqual(self.client.transport.negotiatedProtocol, b"http/1.1")  # type: ignore[attr-defined]
+        assert self.server.transport is not None
+        self.server.transport.write(b"answer")
+        self.settle(pump)
+        self.assertEqual((self.server.received, self.client.received), (b"hello", b"answer"))
+        self.server.transport.loseConnection()
+        self.settle(pump)
+        self.assertIsNotNone(self.client.lost)
+
+    def test_not_before_handshake(self) -> None:
+        """The protocol is connected only when the handshake is over."""
+        attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
+        self.reactor.advance(0)
+        self.establish(Talker())
+        self.assertNoResult(attempt)
+        self.assertIsNone(self.client.transport)
+        self.reactor.advance(5)
+        self.assertEqual(self.failure(attempt).outcome, "timeout")
+
+    def test_wrong_host(self) -> None:
+        """A certificate for another host is refused."""
+        error = self.failure(self.reach(self.leaf(x509.DNSName("other.example.net"))))
+        self.assertIn(f"{HOST}:443: the certificate is made out to another host", str(error))
+        self.assertIsNone(self.client.transport)
+
+    def test_common_name_is_no_host(self) -> None:
+        """A host that stands only in the common name does not count (RFC 9525)."""
+        identity = issue(HOST, self.authority, [x509.DNSName("other.example.net")])
+        self.failure(self.reach(identity))
+
+    def test_unknown_authority(self) -> None:
+        """A certificate by an authority that is not trusted is refused."""
+        error = self.failure(self.reach(self.leaf(by=self.stranger)))
+        self.assertIn("its authority is unknown (see ca_file)", str(error))
+        self.assertIsNone(self.client.transport)
+
+    def test_platform_authorities(self) -> None:
+        """Without ca_file our own authority is unknown, that is, something is verified."""
+        attempt = self.attempt(parse_address(f"https://{HOST}/v1"))
+        self.reactor.advance(0)
+        self.establish(self.serve(self.leaf()))
+        self.assertIn("its authority is unknown", str(self.failure(attempt)))
+
+    def test_expired(self) -> None:
+        """A certificate whose time is over, or has not come, is refused."""
+        for not_before, not_after in ((-2 * DAY, -DAY), (DAY, 2 * DAY)):
+            identity = issue("leaf", self.authority, [x509.DNSName(HOST)], not_before, not_after)
+            error = self.failure(self.reach(identity))
+            self.assertIn("expired or not valid yet", str(error))
+
+    def test_ip_address(self) -> None:
+        """An IP address is verified against the addresses in the certificate."""
+        url = "https://192.0.2.9/v1"
+        for host in ("192.0.2.8", "192.0.2.9"):
+            self.client = Talker()
+            attempt = self.reach(self.leaf(x509.IPAddress(ipaddress.ip_address(host))), url)
+            if host == "192.0.2.9":
+                self.successResultOf(attempt)
+            else:
+                self.assertIn("another host", str(self.failure(attempt)))
+
+    def test_old_protocol(self) -> None:
+        """TLS older than 1.2 is not spoken."""
+        attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
+        self.reactor.advance(0)
+        self.establish(
+            self.serve(
+                self.leaf(),
+                insecurelyLowerMinimumTo=TLSVersion.TLSv1_0,
+                lowerMaximumSecurityTo=TLSVersion.TLSv1_1,
+            )
+        )
+        self.failure(attempt)
+
+    def test_peer_leaves(self) -> None:
+        """A peer that closes during the handshake is a failure to connect."""
+        attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
+        self.reactor.advance(0)
+        pump = self.establish(self.server)
+        assert self.server.transport is not None
+        self.server.transport.loseConnection()
+        self.settle(pump)
+        self.assertEqual(self.failure(attempt).outcome, "connect_error")
+
+    def test_plain_server(self) -> None:
+        """A server that speaks no TLS is named as a TLS fault."""
+        attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
+        self.reactor.advance(0)
+        self.establish(Talker(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        self.assertIn("TLS: ", str(self.failure(attempt)))
+
+    def test_ca_file_faults(self) -> None:
+        """A ca_file that cannot be used fails the attempt and is named."""
+        empty, damaged = self.mktemp(), self.mktemp()
+        with open(empty, "wb") as stream:
+            stream.write(b"nothing\n")
+        with open(damaged, "wb") as stream:
+            stream.write(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+        for path in ("/nowhere/ca.pem", empty, damaged):
+            attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=path))
+            error = self.failure(attempt)
+            self.assertIn(f"ca_file {path}", str(error))
+            self.assertEqual(self.reactor.tcpClients, [])
+            self.assertEqual(error.outcome, "connect_error")
+
+    def test_ca_file_read_once(self) -> None:
+        """The authorities are read at the first connection only."""
+        path = self.trust(self.authority)
+        address = parse_address(f"https://{HOST}", ca_file=path)
+        identity = self.leaf()
+        for _ in range(2):
+            self.client = Talker()
+            attempt = self.attempt(address)
+            self.reactor.advance(0)
+            self.establish(self.serve(identity))
+            self.successResultOf(attempt)
+            if os.path.exists(path):
+                os.unlink(path)
+
+    def test_through_proxy(self) -> None:
+        """TLS is spoken through the tunnel, with the upstream and not with the proxy."""
+        address = parse_address(
+            f"https://{HOST}/v1", "http://u:p@proxy.test:3128", self.trust(self.authority)
+        )
+        attempt = self.attempt(address)
+        self.reactor.advance(0)
+        self.assertEqual(self.reactor.tcpClients[-1][:2], ("192.0.2.99", 3128))
+        proxy = ProxyServer(b"HTTP/1.1 200 Connection established\r\n\r\n", self.serve(self.leaf()))
+        self.establish(proxy)
+        self.assertIs(self.successResultOf(attempt), self.client)
+        self.assertEqual(
+            proxy.received,
+            b"CONNECT api.example.net:443 HTTP/1.1\r\nHost: api.example.net:443\r\n"
+            b"Proxy-Authorization: Basic dTpw\r\n\r\n",
+        )
+        self.assertEqual(self.server.received, b"hello")
+
+
+class ProxyTests(ConnectCase):
+    """The proxy's answer; behind it, plain HTTP."""
+
+    def through(self, *answers: bytes) -> Deferred[IProtocol]:
+        """Connect through a proxy that says these pieces."""
+        attempt = self.attempt(parse_address(f"http://{HOST}:8000", "http://192.0.2.99:3128"))
+        factory = self.reactor.tcpClients[-1][2]
+        tunnel = factory.buildProtocol(None)
+        assert tunnel is not None
+        self.tunnel = tunnel
+        self.wire = StringTransport()
+        self.tunnel.makeConnection(self.wire)
+        for answer in answers:
+            if self.wire.disconnecting:
+                break
+            self.tunnel.dataReceived(answer)
+        return attempt
+
+    def test_plain(self) -> None:
+        """An http:// upstream is reached through a tunnel as well."""
+        attempt = self.through(b"HTTP/1.0 200 ok\r\nvia: x\r\n\r\n")
+        self.assertIs(self.successResultOf(attempt), self.client)
+        self.tunnel.dataReceived(b"answer")
+        self.assertEqual(self.client.received, b"answer")
+        self.tunnel.connectionLost(connectionDone)
+        self.assertIsNotNone(self.client.lost)
+
+    def test_byte_by_byte(self) -> None:
+        """The answer may come in any pieces."""
+        attempt = self.through(*(bytes([b]) for b in b"HTTP/1.1 200 ok\r\nvia: x\r\n\r\n"))
+        self.assertIs(self.successResultOf(attempt), self.client)
+        self.assertEqual(self.wire.value().count(b"CONNECT"), 1)
+
+    def refused(self, *answers: bytes) -> str:
+        """Return the words for a proxy's answer that is no tunnel."""
+        attempt = self.through(*answers)
+        error = self.failure(attempt)
+        self.assertTrue(self.wire.disconnected)
+        self.assertIsNone(self.client.transport)
+        self.tunnel.connectionLost(connectionDone)
+        self.assertIn("api.example.net:8000 through the proxy 192.0.2.99:3128", str(error))
+        return str(error)
+
+    def test_refusals(self) -> None:
+        """Whatever is not a 2xx head of a bounded size is refused in words."""
+        for answer, words in {
+            b"HTTP/1.1 403 No\x1b[1m\r\n\r\nbody": 'refused: "HTTP/1.1 403 No\\x1b[1m"',
+            b"HTTP/1.1 407 Auth\r\n\r\n": "must hold user and password",
+            b"HTTP/1.1 200 ok\r\n\r\nearly": "sent bytes into the tunnel",
+            b"SSH-2.0-x\r\n\r\n": "did not answer in HTTP/1.1",
+            b"HTTP/1.1 200 ok\r\n" + b"a: b\r\n" * MAX_PROXY_HEAD_BYTES: "longer than 16384",
+            b"x" * (MAX_PROXY_HEAD_BYTES + 1): "longer than 16384",
+        }.items():
+            with self.subTest(answer=answer[:40]):
+                self.client = Talker()
+                self.assertIn(words, self.refused(answer))
+
+    def test_proxy_leaves(self) -> None:
+        """A proxy that closes without an answer is a failure to connect."""
+        attempt = self.through(b"HTTP/1.1 2")
+        self.tunnel.connectionLost(connectionDone)
+        self.assertIn("the peer closed the connection", str(self.failure(attempt)))
+
+    def test_silent_proxy(self) -> None:
+        """A proxy that says nothing is a timeout, and its connection is closed."""
+        attempt = self.through()
+        self.reactor.advance(5)
+        self.assertEqual(self.failure(attempt).outcome, "timeout")
+        self.assertTrue(self.wire.disconnected)
