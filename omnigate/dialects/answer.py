@@ -1,0 +1,220 @@
+"""Whole answers of an upstream: whether one is an answer at all, and errors in the client's shape.
+
+Only answers that are held whole come here. They are short, so a tree may be built of one.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from omnigate.dialects.endpoints import ANTHROPIC
+from omnigate.dialects.event_shapes import ABSENT, tells_error
+from omnigate.dialects.usage import load_tree
+from omnigate.text import ELLIPSIS, MIN_SECRET_CHARS, REDACTED, valid_text
+
+AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
+
+# What the relay holds of an answer before it begins to send; a tree of as much holds the reactor
+# for 6 ms at the worst.
+MAX_HELD_BYTES = 64 * 1024
+
+# Providers' messages have one to three sentences; some quote the request. A page of HTML is cut.
+MAX_MESSAGE_CHARS = 4000
+MAX_CODE_CHARS = 200
+
+STRUCK_OUT = REDACTED.encode()
+"""What stands where a credential stood."""
+
+# The member without which an answer is none of its kind.
+_OWN_MEMBERS = {
+    "chat": "choices",
+    "completions": "choices",
+    "responses": "output",
+    "embeddings": "data",
+    "messages": "content",
+    "count_tokens": "input_tokens",
+}
+
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_OTHER_ANTHROPIC_TYPES = frozenset(("invalid_request_error", "api_error"))
+
+
+class _Marks(msgspec.Struct, gc=False):
+    """The members by which an error that came with a good status gives itself away."""
+
+    error: msgspec.Raw = ABSENT
+    type: str | None = None
+    object: str | None = None
+
+
+_decode_marks = msgspec.json.Decoder(_Marks).decode
+
+
+def judge_answer(
+    kind: str, status: int, content_type: bytes, body: bytes, *, complete: bool = True
+) -> AnswerVerdict:
+    """Say whether what came with a good status is an answer of its endpoint.
+
+    The content type is not believed either way: an HTML page is one under any type, and an answer
+    is one under none. An object that is merely odd is an answer, and its client's business.
+
+    :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
+    :param status: of the answer; other than 2xx is always ``"ok"``, since the status says it all.
+    :param content_type: of the answer; an event stream is not judged here.
+    :param body: the answer, or its beginning.
+    :param complete: whether ``body`` is all of it. Of a beginning, and of an answer longer than
+        :data:`MAX_HELD_BYTES`, only the first byte is judged.
+    """
+    if not 200 <= status < 300 or content_type.lower().startswith(b"text/event-stream"):
+        return "ok"
+    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+        return "not_json"
+    if not complete or len(body) > MAX_HELD_BYTES:
+        return "ok"
+    try:
+        marks = _decode_marks(body)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    else:
+        if not tells_error(marks.error) and "error" not in (marks.type, marks.object):
+            return "ok"
+    tree = load_tree(body, MAX_HELD_BYTES)
+    if not isinstance(tree, dict):
+        return "not_json"
+    if _OWN_MEMBERS.get(kind, "error") in tree:
+        return "ok"
+    told = tree.get("error") or "error" in (tree.get("type"), tree.get("object"))
+    return "error_envelope" if told else "ok"
+
+
+def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> bytes:
+    """Put an upstream's error into the envelope of its protocol.
+
+    :param protocol: ``"openai"`` or ``"anthropic"``: what the client speaks.
+    :param status: of the answer, 400 or above; it gives the category where the provider gave none.
+    :param body: the answer, whole.
+    :param request_id: ours, for an Anthropic envelope that has to be made.
+    :returns: ``body`` itself where it is such an envelope already; else one with the message and
+        the code that could be found in it, and failing that with its text.
+    """
+    tree = load_tree(body, MAX_HELD_BYTES)
+    if _is_envelope(protocol, tree):
+        return body
+    error = _error_object(tree)
+    message = _message(error, tree, status, body)
+    code = _code(error)
+    given_type = error.get("type")
+    if protocol == ANTHROPIC:
+        # An OpenAI word among Anthropic's types would be no type to their SDK, so it gives way.
+        known = given_type in _ANTHROPIC_TYPES.values() or given_type in _OTHER_ANTHROPIC_TYPES
+        fault: dict[str, Any] = {
+            "type": given_type if known else _category(protocol, status),
+            "message": message,
+        }
+        if code is not None:
+            fault |= {"code": code, "details": {"error_code": code}}
+        return msgspec.json.encode({"type": "error", "error": fault, "request_id": request_id})
+    param = error.get("param")
+    return msgspec.json.encode(
+        {
+            "error": {
+                "message": message,
+                "type": _text(given_type) or _category(protocol, status),
+                "param": _text(param),
+                "code": code,
+            }
+        }
+    )
+
+
+def strike(data: bytes, secret: bytes) -> bytes:
+    """Return ``data`` with the upstream's credential struck out of it.
+
+    :param secret: the credential; one too short to be one (see
+        :data:`omnigate.text.MIN_SECRET_CHARS`) is left alone, for it would be found in any text.
+    """
+    if len(secret) < MIN_SECRET_CHARS or secret not in data:
+        return data
+    return data.replace(secret, STRUCK_OUT)
+
+
+def _is_envelope(protocol: str, tree: object) -> bool:
+    error = tree.get("error") if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or not isinstance(error, dict):
+        return False
+    if not isinstance(error.get("message"), str):
+        return False
+    if protocol == ANTHROPIC:
+        return tree.get("type") == "error" and isinstance(error.get("type"), str)
+    return all(isinstance(error.get(name), str | None) for name in ("type", "param", "code"))
+
+
+def _error_object(tree: object) -> dict[str, Any]:
+    """Find the object that tells of the error; an empty one where there is none.
+
+    Google answers an array of one envelope; some servers have the members of an error at the top.
+    """
+    if isinstance(tree, list) and tree:
+        tree = tree[0]
+    if not isinstance(tree, dict):
+        return {}
+    error = tree.get("error")
+    if isinstance(error, dict):
+        return error
+    # Beside a message of words, ``error`` is FastAPI's or Spring's name of the status.
+    return {name: tree.get(name) for name in ("message", "code", "param")} | (
+        {"message": error} if isinstance(error, str) and not _text(tree.get("message")) else {}
+    )
+
+
+def _message(error: dict[str, Any], tree: object, status: int, body: bytes) -> str:
+    found: object = error.get("message")
+    if not _text(found) and isinstance(tree, dict):
+        found = tree.get("detail") if isinstance(tree.get("detail"), str) else None
+    text = _text(found) or body.decode("utf-8", "replace").strip()
+    if not text:
+        return f"The upstream answered with status {status} and said nothing."
+    return _cut(text, MAX_MESSAGE_CHARS)
+
+
+def _code(error: dict[str, Any]) -> str | None:
+    code = error.get("code")
+    if isinstance(code, int) and not isinstance(code, bool):
+        code = str(code)
+    if code is None and isinstance(error.get("details"), dict):
+        code = error["details"].get("error_code")
+    return _cut(code, MAX_CODE_CHARS) if isinstance(code, str) and code else None
+
+
+def _category(protocol: str, status: int) -> str:
+    if protocol == ANTHROPIC:
+        return _ANTHROPIC_TYPES.get(
+            status, "invalid_request_error" if status < 500 else "api_error"
+        )
+    return _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+
+
+def _text(value: object) -> str | None:
+    return _cut(value, MAX_MESSAGE_CHARS) if isinstance(value, str) and value else None
+
+
+def _cut(text: str, limit: int) -> str:
+    return valid_text(text if len(text) <= limit else text[: limit - 1] + ELLIPSIS)

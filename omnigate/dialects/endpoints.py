@@ -1,0 +1,53 @@
+"""The model endpoints of the public port: what each path speaks, and whether its tokens are billed.
+
+These are the paths that start work at a provider. The model list, the jobs, the files and the
+probes are answered by the planes themselves and have no place here.
+"""
+
+import attrs
+
+OPENAI = "openai"
+ANTHROPIC = "anthropic"
+
+
+@attrs.frozen
+class Endpoint:
+    """One path a client may post a model request to.
+
+    :ivar path: the canonical path on the public port.
+    :ivar protocol: ``"openai"`` or ``"anthropic"``: the shape of bodies, streams and errors there.
+    :ivar kind: the short name used in usage events, logs and metrics.
+    :ivar metered: whether the provider bills tokens for it; what is not metered is not rate
+        limited either.
+    :ivar upstream_path: what follows the ``/v1`` in which an upstream's base address ends.
+    :ivar may_stream: whether ``"stream": true`` means anything there.
+    """
+
+    path: str
+    protocol: str
+    kind: str
+    metered: bool
+    upstream_path: str
+    may_stream: bool
+
+
+def _endpoint(
+    protocol: str, kind: str, upstream_path: str, *, metered: bool = True, may_stream: bool = True
+) -> Endpoint:
+    return Endpoint("/v1" + upstream_path, protocol, kind, metered, upstream_path, may_stream)
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    endpoint.path: endpoint
+    for endpoint in (
+        _endpoint(OPENAI, "chat", "/chat/completions"),
+        _endpoint(OPENAI, "completions", "/completions"),
+        _endpoint(OPENAI, "responses", "/responses"),
+        _endpoint(OPENAI, "embeddings", "/embeddings", may_stream=False),
+        _endpoint(ANTHROPIC, "messages", "/messages"),
+        _endpoint(
+            ANTHROPIC, "count_tokens", "/messages/count_tokens", metered=False, may_stream=False
+        ),
+    )
+}
+"""Every model endpoint by its path."""

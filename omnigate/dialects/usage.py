@@ -1,0 +1,192 @@
+"""The token figures of a provider: where they stand, which are believed, and how they are merged.
+
+All protocols put them into an object named ``usage``; what the members are called differs:
+
+* chat, completions, embeddings: ``prompt_tokens``, ``completion_tokens``,
+  ``prompt_tokens_details.cached_tokens`` and ``.cache_write_tokens``;
+* responses: ``input_tokens``, ``output_tokens``, ``input_tokens_details`` with the same two;
+* messages: ``input_tokens``, ``output_tokens``, ``cache_read_input_tokens``,
+  ``cache_creation_input_tokens``.
+
+The names never contradict each other, so one shape reads them all; what an input figure *means* is
+decided by the protocol, in :meth:`Figures.normalised`.
+"""
+
+import json
+from typing import Annotated, Any
+
+import attrs
+import msgspec
+
+from omnigate.dialects.endpoints import ANTHROPIC
+from omnigate.events import TokenCounts
+
+# No provider sells a context anywhere near it, and four of them still fit into 64 bits.
+MAX_TOKENS = 2**40
+
+# A usage object takes 150 to 600 bytes. What is odd about a larger one is not looked into, since an
+# untyped tree of it could hold the reactor.
+MAX_ODD_USAGE_BYTES = 64 * 1024
+
+# More digits than any number that means something has; Python refuses to parse above 4,300.
+MAX_DIGITS = 40
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
+
+
+class Details(msgspec.Struct, gc=False):
+    """What of the input went through the provider's prompt cache (OpenAI style)."""
+
+    cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """A usage object of any of the protocols; ``None`` is a figure that was not given."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    prompt_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
+
+
+_decode_usage = msgspec.json.Decoder(Usage | None).decode
+
+
+def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
+    """Read the JSON value of a ``usage`` member; odd figures in it count as not given.
+
+    :returns: ``None`` where the value is no object.
+    """
+    try:
+        return _decode_usage(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return odd_usage(load_tree(bytes(raw), MAX_ODD_USAGE_BYTES))
+
+
+def odd_usage(value: object) -> Usage | None:
+    """Take what can be believed out of a usage object that is not as the protocols have it.
+
+    :param value: the object as the standard library's parser gives it.
+    :returns: ``None`` where the value is no object.
+    """
+    if not isinstance(value, dict):
+        return None
+    return Usage(
+        prompt_tokens=_count(value.get("prompt_tokens")),
+        completion_tokens=_count(value.get("completion_tokens")),
+        input_tokens=_count(value.get("input_tokens")),
+        output_tokens=_count(value.get("output_tokens")),
+        cache_read_input_tokens=_count(value.get("cache_read_input_tokens")),
+        cache_creation_input_tokens=_count(value.get("cache_creation_input_tokens")),
+        prompt_tokens_details=_odd_details(value.get("prompt_tokens_details")),
+        input_tokens_details=_odd_details(value.get("input_tokens_details")),
+    )
+
+
+def load_tree(data: bytes, limit: int) -> Any:
+    """Parse JSON the forgiving way: lone surrogates, control bytes in strings, NaN.
+
+    Servers written in Python send all three, and msgspec takes none of them.
+
+    :param limit: the most bytes to parse; see the constants of the callers.
+    :returns: ``None`` for what is no JSON even so, or is longer than ``limit``.
+    """
+    if len(data) > limit:
+        return None
+    try:
+        return json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_believable_int)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _believable_int(digits: str) -> int | None:
+    """Parse an integer, unless it is so long that Python refuses or takes long to."""
+    return int(digits) if len(digits) <= MAX_DIGITS else None
+
+
+def _odd_details(value: object) -> Details | None:
+    if not isinstance(value, dict):
+        return None
+    return Details(
+        cached_tokens=_count(value.get("cached_tokens")),
+        cache_write_tokens=_count(value.get("cache_write_tokens")),
+    )
+
+
+def _count(value: object) -> int | None:
+    """Return a figure that can be believed; ``12.0`` can, ``true`` and ``"12"`` cannot."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is int and 0 <= value <= MAX_TOKENS:
+        return value
+    return None
+
+
+@attrs.define
+class Figures:
+    """The provider's own figures for one answer, each the largest seen so far.
+
+    The largest, because every protocol that repeats a figure repeats it as a running total.
+
+    :ivar input: as the protocol counts it; see :meth:`normalised`.
+    :ivar input_seen: whether an input figure of any kind was given at all.
+    """
+
+    input: int = 0
+    cached: int = 0
+    written: int = 0
+    output: int = 0
+    input_seen: bool = False
+
+    def merge(self, usage: Usage) -> bool:
+        """Take the figures of one usage object in.
+
+        :returns: whether it gave an output figure.
+        """
+        for details in (usage.prompt_tokens_details, usage.input_tokens_details):
+            if details is not None:
+                self._merge_cache(details.cached_tokens, details.cache_write_tokens)
+        self._merge_cache(usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+        for tokens in (usage.prompt_tokens, usage.input_tokens):
+            if tokens is not None:
+                self.input_seen = True
+                if tokens > self.input:
+                    self.input = tokens
+        output_given = False
+        for tokens in (usage.completion_tokens, usage.output_tokens):
+            if tokens is not None:
+                output_given = True
+                if tokens > self.output:
+                    self.output = tokens
+        return output_given
+
+    def normalised(self, protocol: str) -> TokenCounts:
+        """Return the four counts of the bill, in which ``input_tokens`` means uncached input.
+
+        An OpenAI-style input figure holds the cached and the written tokens, so they are taken
+        off; an Anthropic-style one does not.
+        """
+        uncached = self.input
+        if protocol != ANTHROPIC:
+            uncached = max(0, uncached - self.cached - self.written)
+        return TokenCounts(
+            input_tokens=uncached,
+            cached_input_tokens=self.cached,
+            cache_write_input_tokens=self.written,
+            output_tokens=self.output,
+        )
+
+    def _merge_cache(self, cached: int | None, written: int | None) -> None:
+        if cached is not None:
+            self.input_seen = True
+            if cached > self.cached:
+                self.cached = cached
+        if written is not None:
+            self.input_seen = True
+            if written > self.written:
+                self.written = written

@@ -1,0 +1,277 @@
+"""Judging whole answers, and putting errors into the client's shape."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.dialects.answer import MAX_HELD_BYTES, judge_answer, strike, wrap_error
+from omnigate.dialects.endpoints import ENDPOINTS
+
+KINDS = [endpoint.kind for endpoint in ENDPOINTS.values()]
+JSON = b"application/json"
+CHAT = b'{"id":"c","object":"chat.completion","choices":[{"message":{"content":"hi"}}]}'
+
+
+def judge(body: bytes, kind: str = "chat", status: int = 200, **more: Any) -> str:
+    return judge_answer(kind, status, JSON, body, **more)
+
+
+class JudgeTests(SynchronousTestCase):
+    def test_answers(self) -> None:
+        """An answer of its endpoint is one."""
+        self.assertEqual("ok", judge(CHAT))
+        self.assertEqual("ok", judge(b'\r\n {"object":"list","data":[]}\n', "embeddings"))
+        self.assertEqual("ok", judge(b'{"type":"message","content":[]}', "messages"))
+        self.assertEqual("ok", judge(b'{"input_tokens":4}', "count_tokens"))
+
+    def test_page(self) -> None:
+        """A page, a text or nothing at all is no answer, whatever it is said to be."""
+        for body in (b"<html><body>Maintenance</body></html>", b"ok", b"", b" \n", b"[1]", b'"x"'):
+            self.assertEqual("not_json", judge(body), body)
+
+    def test_cut(self) -> None:
+        """An object that does not end, or has something behind it, is no JSON."""
+        for body in (CHAT[:-1], CHAT + b"}", b"{", b"{]", b'{"a":tru}'):
+            self.assertEqual("not_json", judge(body), body)
+
+    def test_odd(self) -> None:
+        """An object that is merely odd is the client's business."""
+        for body in (b"{}", b'{"choices":null}', b'{"hello":1}', b'{"type":7,"object":[]}'):
+            self.assertEqual("ok", judge(body), body)
+
+    def test_python_json(self) -> None:
+        """What only Python's writer makes is JSON enough: NaN, half a surrogate pair."""
+        self.assertEqual("ok", judge(b'{"choices":[{"logprob":-Infinity,"x":NaN}]}'))
+        self.assertEqual("ok", judge(b'{"choices":[{"text":"\\ud83d"}]}'))
+
+    def test_error_with_good_status(self) -> None:
+        """An error is one under any status, in the shape of any server."""
+        for body in (
+            b'{"error":{"message":"no"}}',
+            b'{"error":"no"}',
+            b'{"object":"error","message":"no","code":500}',
+            b'{"type":"error","error":{"type":"api_error","message":"no"}}',
+            b'{"error":{"message":"\\ud83d"}}',
+        ):
+            for kind in KINDS:
+                self.assertEqual("error_envelope", judge(body, kind), (kind, body))
+
+    def test_failed_response(self) -> None:
+        """A failed response of the Responses API is an answer which has a member named error."""
+        body = b'{"object":"response","status":"failed","error":{"code":"x"},"output":[]}'
+        self.assertEqual("ok", judge(body, "responses"))
+
+    def test_no_error(self) -> None:
+        """A member error that says there is none says nothing."""
+        self.assertEqual("ok", judge(b'{"error":null,"id":"x"}'))
+        self.assertEqual("ok", judge(b'{"error": {} ,"id":"x"}'))
+
+    def test_error_beside_an_answer(self) -> None:
+        """Where there is an answer, an error beside it is passed on with it."""
+        self.assertEqual("ok", judge(b'{"error":{"message":"late"},"choices":[{}]}'))
+
+    def test_other_statuses(self) -> None:
+        """Where the status tells, the body is not asked."""
+        for status in (301, 400, 404, 500):
+            self.assertEqual("ok", judge(b"<html>", status=status))
+
+    def test_stream(self) -> None:
+        """An event stream is not judged as a whole."""
+        verdict = judge_answer("chat", 200, b"Text/Event-Stream; charset=utf-8", b"data: x")
+        self.assertEqual("ok", verdict)
+
+    def test_beginning(self) -> None:
+        """Of a long answer only the beginning is known when it is judged."""
+        self.assertEqual("ok", judge(CHAT[:20], complete=False))
+        self.assertEqual("not_json", judge(b"<html>", complete=False))
+        self.assertEqual("ok", judge(b'{"x":"' + b"y" * MAX_HELD_BYTES))
+
+    def test_depth(self) -> None:
+        """A tree of any depth is judged without harm."""
+        deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
+        self.assertEqual("ok", judge(deep))
+        deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
+        self.assertEqual("not_json", judge(deep))
+        self.assertEqual("ok", judge(b'{"a":' * 128 + b"9" * 5000 + b"}" * 128))
+
+    @given(st.binary(max_size=60) | st.from_regex(rb"\{[\"a-z:,\[\]{}0-9]*\}", fullmatch=True))
+    @settings(max_examples=200)
+    def test_never_raises(self, body: bytes) -> None:
+        """Whatever comes is judged."""
+        self.assertIn(judge(body), ("ok", "not_json", "error_envelope"))
+
+
+class OpenAiEnvelopeTests(SynchronousTestCase):
+    def wrapped(self, body: bytes, status: int = 500) -> dict[str, Any]:
+        error = json.loads(wrap_error("openai", status, body, "req_1"))["error"]
+        self.assertEqual({"message", "type", "param", "code"}, set(error))
+        assert isinstance(error, dict)
+        return error
+
+    def test_as_it_came(self) -> None:
+        """A proper envelope is passed on byte for byte."""
+        for body in (
+            b'{"error":{"message":"m","type":"t","param":"p","code":"c"}}',
+            b'{ "error" : {"message":"m"}, "more": [1] }\n',
+            b'{"error":{"message":"\\ud83d","type":null,"code":null}}',
+        ):
+            self.assertIs(body, wrap_error("openai", 400, body, "req_1"))
+
+    def test_number_as_code(self) -> None:
+        """The number that llama.cpp has for a code becomes a string."""
+        body = b'{"error":{"code":400,"message":"too long","type":"exceed_context_size_error"}}'
+        self.assertEqual(
+            {
+                "message": "too long",
+                "type": "exceed_context_size_error",
+                "param": None,
+                "code": "400",
+            },
+            self.wrapped(body, 400),
+        )
+
+    def test_texts(self) -> None:
+        """What has no shape is passed on as the message."""
+        for body, message in (
+            (b"plain", "plain"),
+            (b"[1]", "[1]"),
+            (b'"no"', '"no"'),
+            (b"7", "7"),
+            (b" <h1>Bad\n gateway</h1> ", "<h1>Bad\n gateway</h1>"),
+            (b"\xff", "\N{REPLACEMENT CHARACTER}"),
+            (b"{}", "{}"),
+        ):
+            self.assertEqual(
+                {"message": message, "type": "server_error", "param": None, "code": None},
+                self.wrapped(body),
+            )
+
+    def test_shapes_of_others(self) -> None:
+        """The message is found wherever servers put it."""
+        for body in (
+            b'{"error":"no"}',
+            b'{"message":"no"}',
+            b'{"detail":"no"}',
+            b'{"error":"Bad Request","message":"no"}',
+            b'[{"error":{"message":"no","status":"INVALID_ARGUMENT"}}]',
+            b'{"object":"error","message":"no","type":5,"code":null}',
+            b'{"type":"error","error":{"message":"no","type":3}}',
+        ):
+            self.assertEqual("no", self.wrapped(body)["message"], body)
+
+    def test_nothing(self) -> None:
+        """An empty body still tells the status."""
+        self.assertIn("503", self.wrapped(b"", 503)["message"])
+
+    def test_category(self) -> None:
+        """Where the provider gave no category, the status does."""
+        for status, category in (
+            (400, "invalid_request_error"),
+            (401, "authentication_error"),
+            (404, "not_found_error"),
+            (422, "invalid_request_error"),
+            (429, "rate_limit_error"),
+            (500, "server_error"),
+            (529, "server_error"),
+        ):
+            self.assertEqual(category, self.wrapped(b"x", status)["type"])
+
+    def test_long(self) -> None:
+        """A page is cut."""
+        self.assertLess(len(self.wrapped(b"y" * 60_000)["message"]), 5000)
+
+    def test_code_of_the_provider(self) -> None:
+        """The provider's code and parameter are kept."""
+        error = self.wrapped(b'{"error":{"message":["no"],"code":"busy","param":"model"}}')
+        self.assertEqual(("busy", "model"), (error["code"], error["param"]))
+
+
+class AnthropicEnvelopeTests(SynchronousTestCase):
+    def wrapped(self, body: bytes, status: int = 500) -> dict[str, Any]:
+        answer = json.loads(wrap_error("anthropic", status, body, "req_1"))
+        self.assertEqual(("error", "req_1"), (answer["type"], answer["request_id"]))
+        error = answer["error"]
+        assert isinstance(error, dict)
+        return error
+
+    def test_as_it_came(self) -> None:
+        """A proper envelope is passed on byte for byte."""
+        body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+        self.assertIs(body, wrap_error("anthropic", 529, body, "req_1"))
+
+    def test_texts(self) -> None:
+        """What has no shape is passed on as the message, under the category of the status."""
+        for status, category in (
+            (400, "invalid_request_error"),
+            (402, "billing_error"),
+            (413, "request_too_large"),
+            (500, "api_error"),
+            (503, "overloaded_error"),
+            (529, "overloaded_error"),
+        ):
+            self.assertEqual({"type": category, "message": "plain"}, self.wrapped(b"plain", status))
+
+    def test_openai_envelope(self) -> None:
+        """An envelope of the other protocol is rewritten, its code kept in both places."""
+        error = self.wrapped(b'{"error":{"message":"no","type":"server_error","code":"busy"}}')
+        self.assertEqual(
+            {
+                "type": "api_error",
+                "message": "no",
+                "code": "busy",
+                "details": {"error_code": "busy"},
+            },
+            error,
+        )
+
+    def test_known_category(self) -> None:
+        """A category that the protocol knows is kept."""
+        error = self.wrapped(b'{"error":{"message":"no","type":"billing_error"}}', 400)
+        self.assertEqual("billing_error", error["type"])
+
+
+class WrapAnythingTests(SynchronousTestCase):
+    json_values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["error", "message", "code", "type", "detail", "details", "object"]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=8,
+    )
+
+    @given(json_values.map(json.dumps).map(str.encode) | st.binary(max_size=40))
+    @settings(max_examples=200)
+    def test_always_an_envelope(self, body: bytes) -> None:
+        """Whatever an upstream says, the client gets its protocol's envelope."""
+        error = json.loads(wrap_error("openai", 500, body, "r"))["error"]
+        self.assertIsInstance(error["message"], str)
+        self.assertIsInstance(error.get("code"), str | None)
+        answer = json.loads(wrap_error("anthropic", 500, body, "r"))
+        self.assertEqual("error", answer["type"])
+        self.assertIsInstance(answer["error"]["message"], str)
+        self.assertIsInstance(answer["error"]["type"], str)
+
+
+class StrikeTests(SynchronousTestCase):
+    def test_struck_out(self) -> None:
+        """Every place where the credential stands loses it."""
+        self.assertEqual(
+            b"[redacted] and [redacted]", strike(b"sk-1234567 and sk-1234567", b"sk-1234567")
+        )
+
+    def test_nothing_to_strike(self) -> None:
+        """Data without the credential is not touched, and none is no credential."""
+        data = b"nothing here"
+        self.assertIs(data, strike(data, b"sk-1234567"))
+        self.assertIs(data, strike(data, b""))
+        self.assertIs(data, strike(data, b"no"))
