@@ -1,0 +1,186 @@
+"""Who may speak to the control plane: the internal token, the admin token, and lock-outs.
+
+Three audiences have three credentials, and none works in another's place; gateway keys are not
+known here at all. Credentials are judged from the head alone, before a body is read.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from omnigate.errors import GatewayError
+
+INTERNAL = "internal"
+ADMIN = "admin"
+OPEN = "open"
+
+WINDOW_SECONDS = 60.0
+WRONG_IN_WINDOW = 20  # a person mistypes a few times; a guesser needs far more
+LOCK_SECONDS = 60.0
+MAX_ADDRESSES = 10_000  # about 2 MB; beyond it the oldest entry gives way
+
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+)\Z")
+
+
+def network_of(address: str) -> str:
+    """Answer what an address is counted as: itself, or the /64 of an IPv6 address.
+
+    One household or host usually has a whole /64, so counting single IPv6 addresses would
+    bound nothing.
+    """
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
+
+
+@attrs.define
+class _Tally:
+    """Wrong credentials of one address in its current window."""
+
+    since: float
+    wrong: int = 0
+    locked_until: float = 0.0
+
+
+class Lockout:
+    """Counts wrong credentials per address and locks an address out for a minute.
+
+    Pure: ``now`` is an argument, in seconds of any steady clock.
+    """
+
+    def __init__(self, max_addresses: int = MAX_ADDRESSES) -> None:
+        self._max_addresses = max_addresses
+        self._tallies: dict[str, _Tally] = {}  # oldest window first
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def locked_for(self, address: str, now: float) -> float:
+        """Answer the seconds for which the address is still locked out; 0.0 when it is not."""
+        tally = self._tallies.get(network_of(address))
+        return 0.0 if tally is None else max(0.0, tally.locked_until - now)
+
+    def wrong(self, address: str, now: float) -> None:
+        """Count one wrong credential of the address."""
+        name = network_of(address)
+        tally = self._tallies.get(name)
+        if tally is None or (now - tally.since >= WINDOW_SECONDS and tally.locked_until <= now):
+            self._tallies.pop(name, None)
+            self._make_room(now)
+            tally = self._tallies[name] = _Tally(since=now)
+        tally.wrong += 1
+        if tally.wrong >= WRONG_IN_WINDOW and tally.locked_until <= now:
+            tally.locked_until = now + LOCK_SECONDS
+
+    def _make_room(self, now: float) -> None:
+        """Drop what is over, then the oldest, until one more fits."""
+        while self._tallies:
+            name, oldest = next(iter(self._tallies.items()))
+            over = now - oldest.since >= WINDOW_SECONDS and oldest.locked_until <= now
+            if not over and len(self._tallies) < self._max_addresses:
+                return
+            del self._tallies[name]
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+class Credentials:
+    """The two tokens, kept as digests and compared in constant time.
+
+    :param now: a steady clock in seconds.
+    :param count: told of every refusal: audience, and ``"missing"``, ``"wrong"`` or ``"locked"``.
+    """
+
+    def __init__(
+        self,
+        internal_token: str,
+        admin_token: str,
+        now: Callable[[], float],
+        count: Callable[[str, str], None] = lambda audience, reason: None,
+    ) -> None:
+        self._internal = _digest(internal_token.encode())
+        self._admin = _digest(admin_token.encode())
+        self._now = now
+        self._count = count
+        self.admin_lockout = Lockout()
+        self.internal_lockout = Lockout()
+
+    def judge(
+        self,
+        audience: str,
+        address: str,
+        internal: Sequence[bytes],
+        authorization: Sequence[bytes],
+    ) -> None:
+        """Admit a request to its audience, or refuse it.
+
+        :param internal: the values of ``x-omnigate-internal``, one per header line.
+        :param authorization: the values of ``authorization``.
+        :raises GatewayError: 401, or 429 while the address is locked out; with the codes of
+            the public table for data planes, and of the admin API for operators.
+        """
+        if audience == ADMIN:
+            self._judge_admin(address, authorization)
+        elif audience == INTERNAL:
+            self._judge_internal(address, internal)
+
+    def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> None:
+        """Admit the admin token; a locked address is refused even with the right one."""
+        self._refuse_locked(ADMIN, self.admin_lockout, address)
+        if not authorization:
+            self._count(ADMIN, "missing")
+            raise GatewayError(
+                "invalid_token",
+                "the admin token is missing; send it as 'Authorization: Bearer …'",
+                headers=((b"www-authenticate", b'Bearer realm="omnigate"'),),
+            )
+        match = _BEARER.match(authorization[0]) if len(authorization) == 1 else None
+        if match is None or not hmac.compare_digest(_digest(match[1]), self._admin):
+            self.admin_lockout.wrong(address, self._now())
+            self._count(ADMIN, "wrong")
+            raise GatewayError(
+                "invalid_token",
+                "this is not the admin token; see OMNIGATE_ADMIN_TOKEN of the control plane",
+                headers=((b"www-authenticate", b'Bearer realm="omnigate"'),),
+            )
+
+    def _judge_internal(self, address: str, internal: Sequence[bytes]) -> None:
+        """Admit the internal token.
+
+        The right token passes even from a locked address: a data plane with a wrong token must
+        not silence a good one that stands behind the same address.
+        """
+        token = internal[0] if len(internal) == 1 else b""
+        if hmac.compare_digest(_digest(token), self._internal):
+            return
+        if internal:
+            self._refuse_locked(INTERNAL, self.internal_lockout, address)
+            self.internal_lockout.wrong(address, self._now())
+        self._count(INTERNAL, "wrong" if internal else "missing")
+        raise GatewayError(
+            "invalid_api_key",
+            "the internal token is missing or wrong; OMNIGATE_INTERNAL_TOKEN must be the same "
+            "on both planes",
+        )
+
+    def _refuse_locked(self, audience: str, lockout: Lockout, address: str) -> None:
+        wait = lockout.locked_for(address, self._now())
+        if wait > 0.0:
+            self._count(audience, "locked")
+            raise GatewayError(
+                "too_many_attempts" if audience == ADMIN else "rate_limit_exceeded",
+                "too many wrong credentials from this address; wait a minute",
+                retry_after=min(60, int(wait) + 1),
+            )

@@ -1,0 +1,355 @@
+# mypy: allow-untyped-calls
+# (the methods of twisted.web's channel and request carry no types)
+"""The HTTP/1.1 listener of the control plane: a guard in front, a small router behind it.
+
+It stands on ``twisted.web``'s channel. What is added: a request is judged when its head is there
+(version, path, credentials, endpoint, length, in this order), and a refused one is answered then,
+its body left unread and the connection closed. ``twisted.web``'s own protocol switch (HTTP/2), its
+form parsing and its access log are not used: each would be one more parser in front of the guard.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from io import BytesIO
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorTime, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel, Request, datetimeToString
+
+from omnigate.control.auth import INTERNAL, Credentials
+from omnigate.control.routes import (
+    Answer,
+    Call,
+    Endpoint,
+    Routes,
+    audience_of,
+    parse_query,
+    parse_target,
+)
+from omnigate.errors import GatewayError, envelope, problem
+
+#: A data plane holds a handful of kept connections, a person a few more.
+MAX_CONNECTIONS: Final = 512
+
+#: An idle connection is closed after this long. Data planes poll every few seconds.
+IDLE_SECONDS: Final = 75
+
+#: A whole request must be there this long after its first byte, however slowly it trickles.
+REQUEST_SECONDS: Final = 30.0
+
+#: After a refusal, what the caller is still sending is discarded this long, so that it can read
+#: the answer instead of a reset.
+LINGER_SECONDS: Final = 2.0
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+_log = Logger(namespace="omnigate.control.web")
+
+
+@attrs.define
+class Guard:
+    """What judges and answers: routes, credentials, and the clock for the ``date`` header."""
+
+    routes: Routes
+    credentials: Credentials
+    clock: IReactorTime
+
+
+@attrs.frozen
+class _Admitted:
+    """A request whose head was accepted."""
+
+    endpoint: Endpoint
+    path: str
+    name: str
+    query: dict[str, str]
+
+
+class ControlRequest(Request):
+    """One request and its answer."""
+
+    channel: ControlChannel
+
+    def __init__(self, channel: ControlChannel, queued: object = False) -> None:
+        super().__init__(channel, queued)
+        self._audience = ""
+        self._admitted: _Admitted | None = None
+        self._refusal: GatewayError | None = None
+        self._gone = False
+        self.request_id = ""
+
+    @property
+    def _guard(self) -> Guard:
+        return self.channel.guard
+
+    def judge_head(
+        self, method: bytes, target: bytes, version: bytes, length: int | None
+    ) -> GatewayError | None:
+        """Judge the request by its head.
+
+        :param length: the declared length of the body; ``None`` for a chunked one.
+        :return: the refusal, if it is one.
+        """
+        self.method, self.uri, self.clientproto = method, target, b"HTTP/1.1"
+        self.request_id = self._find_request_id()
+        try:
+            self._admitted = self._admit(method, target, version, length)
+        except GatewayError as refusal:
+            self._refusal = refusal
+        return self._refusal
+
+    def _admit(self, method: bytes, target: bytes, version: bytes, length: int | None) -> _Admitted:
+        if version != b"HTTP/1.1":
+            raise GatewayError("invalid_request", "only HTTP/1.1 is spoken here", status=505)
+        parsed = parse_target(target)
+        self._audience = audience_of(parsed.path)
+        self._guard.credentials.judge(
+            self._audience,
+            getattr(self.client, "host", ""),
+            self._header_lines(b"x-omnigate-internal"),
+            self._header_lines(b"authorization"),
+        )
+        endpoint, name = self._guard.routes.find(method.decode("ascii", "replace"), parsed.path)
+        if length is None:
+            raise GatewayError("length_required", "send the body with a content-length")
+        if length and not endpoint.body_limit:
+            raise GatewayError("invalid_request", "this endpoint takes no body")
+        if length > endpoint.body_limit:
+            raise GatewayError(
+                "request_too_large", f"the body may be at most {endpoint.body_limit} bytes"
+            )
+        return _Admitted(endpoint, parsed.path, name, parse_query(parsed.query, endpoint.query))
+
+    def _header_lines(self, name: bytes) -> list[bytes]:
+        return list(self.requestHeaders.getRawHeaders(name, []))
+
+    def _header(self, name: bytes) -> str:
+        return ", ".join(line.decode("utf-8", "replace") for line in self._header_lines(name))
+
+    def _find_request_id(self) -> str:
+        """Take the id that the data plane gave, so that one id follows a request, or make one."""
+        given = self._header_lines(b"x-omnigate-request-id")
+        if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]):
+            return given[0].decode("ascii")
+        return secrets.token_hex(16)
+
+    # Doors of twisted.web, each called by the channel.
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802
+        """Get ready for the body; its length was judged, so it may stay in memory."""
+        self.content = BytesIO()
+
+    def parseCookies(self) -> None:  # noqa: N802
+        """Leave cookies alone: nothing here reads one."""
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
+        """Answer, now that the whole request is there."""
+        if self._refusal is not None:
+            self.write_answer(self.refusal_answer(self._refusal))
+            return
+        Deferred.fromCoroutine(self._run()).addErrback(
+            lambda failure: _log.failure("an answer could not be written", failure=failure)
+        )
+
+    def connectionLost(self, reason: Any) -> None:
+        """Note that nobody waits for the answer any more."""
+        self._gone = True
+        super().connectionLost(reason)
+
+    async def _run(self) -> None:
+        self.write_answer(await self._answer())
+
+    async def _answer(self) -> Answer:
+        """Run the endpoint; whatever goes wrong in it is answered."""
+        admitted = self._admitted
+        assert admitted is not None
+        assert self.content is not None
+        call = Call(
+            method=self.method.decode("ascii"),
+            path=admitted.path,
+            name=admitted.name,
+            query=admitted.query,
+            body=self.content.getvalue(),
+            request_id=self.request_id,
+            accept=self._header(b"accept"),
+            if_none_match=self._header(b"if-none-match"),
+        )
+        try:
+            return await admitted.endpoint.run(call)
+        except GatewayError as refusal:
+            if refusal.detail:
+                _log.warn(
+                    "{path} refused: {refusal} (request {request_id})",
+                    path=admitted.path,
+                    refusal=refusal,
+                    request_id=self.request_id,
+                )
+            return self.refusal_answer(refusal)
+        except Exception:
+            _log.failure(
+                "{path} failed (request {request_id})",
+                path=admitted.path,
+                request_id=self.request_id,
+            )
+            return self.refusal_answer(
+                GatewayError(
+                    "internal_error",
+                    f"the control plane failed; its log has more under {self.request_id}",
+                )
+            )
+
+    def refusal_answer(self, refusal: GatewayError) -> Answer:
+        """Put a refusal into the shape of the audience."""
+        if self._audience == INTERNAL:
+            body = envelope("openai", refusal, self.request_id)
+            content_type = b"application/json"
+        else:
+            body, content_type = problem(refusal), b"application/problem+json"
+        return Answer(body, content_type, refusal.kind.status, refusal.response_headers())
+
+    def write_answer(self, answer: Answer) -> None:
+        """Write a whole answer with its length, unless the caller has left."""
+        if self._gone:
+            return
+        self.setResponseCode(answer.status)
+        headers = self.responseHeaders
+        headers.setRawHeaders(b"date", [datetimeToString(self._guard.clock.seconds())])
+        headers.setRawHeaders(b"cache-control", [b"no-store"])
+        headers.setRawHeaders(b"x-content-type-options", [b"nosniff"])
+        headers.setRawHeaders(b"x-omnigate-request-id", [self.request_id.encode("ascii")])
+        if answer.status != 304:
+            headers.setRawHeaders(b"content-type", [answer.content_type])
+            headers.setRawHeaders(b"content-length", [b"%d" % len(answer.body)])
+        for name, value in answer.headers:
+            headers.setRawHeaders(name, [value])
+        if not self.channel.persistent:
+            headers.setRawHeaders(b"connection", [b"close"])
+        self.write(answer.body)
+        self.finish()
+
+
+class ControlChannel(HTTPChannel):
+    """One connection."""
+
+    # What a data plane or a browser sends is far below.
+    maxHeaders = 100  # noqa: N815
+    totalHeadersSize = 16384  # noqa: N815
+    requestFactory = ControlRequest  # type: ignore[assignment]  # noqa: N815
+
+    guard: Guard
+    factory: ControlFactory
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refused = False
+        self._deadline: Any = None
+        self._linger: Any = None
+
+    def connectionMade(self) -> None:
+        """Start the wait for a request."""
+        self.factory.connections += 1
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take bytes; after a refusal they are discarded."""
+        if self._refused:
+            return
+        if not self._handlingRequest:
+            self._start_deadline()
+        super().dataReceived(data)
+
+    def rawDataReceived(self, data: bytes) -> None:  # noqa: N802
+        """Take bytes of a body; those of a refused request are discarded."""
+        if not self._refused:
+            super().rawDataReceived(data)
+
+    def allHeadersReceived(self) -> None:  # noqa: N802
+        """Judge the head; refuse here if a body would follow it."""
+        request: ControlRequest = self.requests[-1]
+        # The channel keeps the request line under these names until the body is there, which
+        # would be too late.
+        refusal = request.judge_head(self._command, self._path, self._version, self.length)
+        if refusal is None or self.length == 0:
+            super().allHeadersReceived()
+            return
+        self._stop_deadline()
+        self._refused = True
+        self.persistent = False
+        request.write_answer(request.refusal_answer(refusal))
+
+    def allContentReceived(self) -> None:  # noqa: N802
+        """Answer a request whose body is there."""
+        self._stop_deadline()
+        super().allContentReceived()
+
+    def requestDone(self, request: Request) -> None:  # noqa: N802
+        """Go on to what was sent meanwhile."""
+        super().requestDone(request)
+        if self.requests and not self._handlingRequest:
+            self._start_deadline()
+
+    def loseConnection(self) -> None:
+        """Close; after a refusal only the writing half at first."""
+        half_closes = ITCPTransport.providedBy(self.transport)
+        transport: Any = self.transport
+        if not self._refused or not half_closes:
+            super().loseConnection()
+        elif self._linger is None:
+            transport.unregisterProducer()
+            transport.loseWriteConnection()
+            self._linger = self.callLater(LINGER_SECONDS, self.forceAbortClient)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget the connection."""
+        self.factory.connections -= 1
+        self._stop_deadline()
+        if self._linger is not None and self._linger.active():
+            self._linger.cancel()
+        super().connectionLost(reason)
+
+    def _start_deadline(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.callLater(REQUEST_SECONDS, self._request_too_slow)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            if self._deadline.active():
+                self._deadline.cancel()
+            self._deadline = None
+
+    def _request_too_slow(self) -> None:
+        self._deadline = None
+        self.forceAbortClient()
+
+
+class ControlFactory(Factory):
+    """Makes the connections of the control plane's listener, as many as it may hold."""
+
+    noisy = False
+
+    def __init__(self, guard: Guard, max_connections: int = MAX_CONNECTIONS) -> None:
+        self.guard = guard
+        self.connections = 0
+        self._max_connections = max_connections
+
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
+        """Make one connection; ``None``, beyond the bound, closes it at once."""
+        if self.connections >= self._max_connections:
+            return None
+        channel = ControlChannel()
+        channel.factory = self
+        channel.guard = self.guard
+        channel.timeOut = IDLE_SECONDS
+        # The channel's own would use the global reactor.
+        channel.callLater = self.guard.clock.callLater  # type: ignore[method-assign,assignment]
+        return channel
+
+    def log(self, request: Request) -> None:
+        """Keep no access log; twisted.web's calls this after every answer."""

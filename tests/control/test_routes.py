@@ -1,0 +1,78 @@
+"""Paths, queries and the table of endpoints."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.routes import (
+    Answer,
+    Call,
+    Endpoint,
+    Routes,
+    audience_of,
+    parse_query,
+    parse_target,
+)
+from omnigate.errors import GatewayError
+
+
+async def _nothing(call: Call) -> Answer:
+    return Answer()
+
+
+class TargetTests(SynchronousTestCase):
+    """One spelling for each path."""
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.binary(max_size=60))
+    def test_accepted_paths_are_canonical(self, tail: bytes) -> None:
+        """Whatever is accepted could not be written another way."""
+        try:
+            path = parse_target(b"/admin/" + tail).path
+        except GatewayError as error:
+            self.assertEqual(error.kind.code, "invalid_path")
+            return
+        segments = path.split("/")[1:]
+        for segment in segments:
+            self.assertNotIn(segment, ("", ".", ".."))
+        self.assertNotIn("%", path)
+
+    def test_audience(self) -> None:
+        """The first segment decides, and only the first."""
+        self.assertEqual(audience_of("/admin/healthz"), "admin")
+        self.assertEqual(audience_of("/internal/admin"), "internal")
+        self.assertEqual(audience_of("/metrics"), "admin")
+        self.assertRaises(GatewayError, audience_of, "/")
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.text(max_size=30))
+    def test_queries(self, text: str) -> None:
+        """A query is read or refused, never an accident."""
+        try:
+            parameters = parse_query(text, frozenset({"by"}))
+        except GatewayError as error:
+            self.assertEqual(error.kind.status, 400)
+        else:
+            self.assertLessEqual(set(parameters), {"by"})
+
+    def test_decoding(self) -> None:
+        """A value may be encoded, as libraries do with the colons of a time."""
+        query = parse_query("since=2026-11-29T00%3A00%3A00Z&by=day", frozenset({"since", "by"}))
+        self.assertEqual(query, {"since": "2026-11-29T00:00:00Z", "by": "day"})
+
+
+class RoutesTests(SynchronousTestCase):
+    """Finding an endpoint."""
+
+    def test_exact_before_open(self) -> None:
+        """A path that is named wins over a pattern that would take it."""
+        named = Endpoint("GET", "/admin/keys/all", _nothing)
+        pattern = Endpoint("GET", "/admin/keys/{name}", _nothing)
+        routes = Routes(pattern, named)
+        self.assertEqual(routes.find("GET", "/admin/keys/all"), (named, ""))
+        self.assertEqual(routes.find("HEAD", "/admin/keys/app"), (pattern, "app"))
+        error = self.assertRaises(GatewayError, routes.find, "PUT", "/admin/keys/app")
+        self.assertEqual(error.headers, ((b"allow", b"GET, HEAD"),))
+        self.assertRaises(GatewayError, routes.find, "GET", "/admin/keys")

@@ -1,0 +1,323 @@
+"""The listener: what is judged before a body is read, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.web import IDLE_SECONDS, REQUEST_SECONDS, ControlFactory
+from omnigate.errors import GatewayError
+from tests.control.conversation import (
+    ADMIN,
+    INTERNAL,
+    Conversation,
+    Headers,
+    read_reply,
+    request_bytes,
+)
+
+
+class ListenerTests(SynchronousTestCase):
+    """A small control plane with one endpoint of each kind."""
+
+    def setUp(self) -> None:
+        self.calls: list[Call] = []
+        self.waiting: Deferred[Answer] = Deferred()
+
+        async def record(call: Call) -> Answer:
+            self.calls.append(call)
+            return Answer(b'{"ok":true}')
+
+        async def wait(call: Call) -> Answer:
+            self.calls.append(call)
+            return await self.waiting
+
+        async def refuse(call: Call) -> Answer:
+            raise GatewayError("not_ready", "later", retry_after=1)
+
+        async def fail(call: Call) -> Answer:
+            raise ZeroDivisionError("private words")
+
+        self.talk = Conversation(
+            Endpoint("GET", "/healthz", record),
+            Endpoint("GET", "/internal/config", refuse),
+            Endpoint("POST", "/internal/usage/batch", record, body_limit=100),
+            Endpoint("GET", "/admin/keys", record, query=frozenset({"limit"})),
+            Endpoint("POST", "/admin/keys", record, body_limit=50),
+            Endpoint("GET", "/admin/keys/{name}", record),
+            Endpoint("GET", "/admin/slow", wait),
+            Endpoint("GET", "/admin/broken", fail),
+        )
+
+    def test_open_path_needs_no_credentials(self) -> None:
+        """Anyone may ask for health, by GET and by HEAD."""
+        reply = self.talk.ask("GET", "/healthz")
+        self.assertEqual((reply.status, reply.body), (200, b'{"ok":true}'))
+        reply = self.talk.ask("HEAD", "/healthz")
+        self.assertEqual((reply.status, reply.headers["content-length"]), (200, "11"))
+        self.assertEqual(reply.body, b"")
+
+    def test_answer_headers(self) -> None:
+        """An answer carries a date, an id and a length, and does not say what serves it."""
+        reply = self.talk.ask("GET", "/healthz", ((b"x-omnigate-request-id", b"abc-1"),))
+        self.assertEqual(reply.headers["x-omnigate-request-id"], "abc-1")
+        self.assertEqual(reply.headers["date"], "Thu, 01 Jan 1970 00:00:00 GMT")
+        self.assertEqual(reply.headers["cache-control"], "no-store")
+        self.assertNotIn("server", reply.headers)
+        self.assertNotIn("transfer-encoding", reply.headers)
+
+    def test_odd_request_id_is_replaced(self) -> None:
+        """An id that could forge a log line is not echoed."""
+        for headers in (
+            ((b"x-omnigate-request-id", b"a b"),),
+            ((b"x-omnigate-request-id", b"a" * 129),),
+            ((b"x-omnigate-request-id", b"a"), (b"x-omnigate-request-id", b"b")),
+        ):
+            reply = self.talk.ask("GET", "/healthz", headers)
+            self.assertRegex(reply.headers["x-omnigate-request-id"], "^[0-9a-f]{32}$")
+
+    def test_each_audience_has_its_own_credential(self) -> None:
+        """Neither token works in the other's place."""
+        cases: list[tuple[str, str, Headers, int]] = [
+            ("GET", "/admin/keys", (), 401),
+            ("GET", "/admin/keys", INTERNAL, 401),
+            ("GET", "/admin/keys", ((b"authorization", INTERNAL[0][1]),), 401),
+            ("GET", "/admin/keys", ADMIN, 200),
+            ("GET", "/admin/keys", ADMIN + ADMIN, 401),
+            ("POST", "/internal/usage/batch", ADMIN, 401),
+            ("POST", "/internal/usage/batch", ((b"x-omnigate-internal", ADMIN[0][1]),), 401),
+            ("POST", "/internal/usage/batch", INTERNAL, 200),
+            ("POST", "/internal/usage/batch", INTERNAL + INTERNAL, 401),
+        ]
+        for method, target, headers, status in cases:
+            reply = self.talk.ask(method, target, headers)
+            self.assertEqual(reply.status, status, (target, headers))
+
+    def test_error_shapes(self) -> None:
+        """Operators get problem documents, data planes the envelope that clients get."""
+        reply = self.talk.ask("GET", "/admin/keys")
+        self.assertEqual(reply.headers["content-type"], "application/problem+json")
+        self.assertEqual(reply.headers["www-authenticate"], 'Bearer realm="omnigate"')
+        self.assertEqual(reply.json()["code"], "invalid_token")
+        reply = self.talk.ask("GET", "/internal/config")
+        self.assertEqual(reply.headers["content-type"], "application/json")
+        self.assertEqual(reply.json()["error"]["code"], "invalid_api_key")
+        reply = self.talk.ask("GET", "/internal/config", INTERNAL)
+        self.assertEqual((reply.status, reply.headers["retry-after"]), (503, "1"))
+        self.assertEqual(reply.json()["error"]["code"], "not_ready")
+
+    def test_credentials_come_before_endpoints(self) -> None:
+        """Without a token nobody learns which endpoints there are."""
+        for target in ("/admin", "/admin/nothing", "/admin/keys/a/b", "/internal/nothing"):
+            self.assertEqual(self.talk.ask("GET", target).status, 401, target)
+        self.assertEqual(self.talk.ask("DELETE", "/admin/keys").status, 401)
+        self.assertEqual(self.talk.ask("GET", "/admin/nothing", ADMIN).status, 404)
+        reply = self.talk.ask("DELETE", "/admin/keys", ADMIN)
+        self.assertEqual((reply.status, reply.headers["allow"]), (405, "GET, HEAD, POST"))
+
+    def test_unknown_first_segment(self) -> None:
+        """What nothing is behind is a 404, whoever asks."""
+        for target in ("/", "/v1/chat/completions", "/Admin/keys", "/adminx", "/internal2/config"):
+            self.assertEqual(self.talk.ask("GET", target, ADMIN).status, 404, target)
+
+    def test_one_spelling_of_a_path(self) -> None:
+        """Encoded, doubled and dotted paths are refused before anything else is looked at."""
+        for target in (
+            "/admin/%6beys",
+            "/%61dmin/keys",
+            "//admin/keys",
+            "/admin//keys",
+            "/admin/keys/",
+            "/admin/./keys",
+            "/healthz/../admin/keys",
+            "/admin/keys;x=1",
+            "/admin\\keys",
+            "admin/keys",
+            "http://control/admin/keys",
+            "*",
+            "/healthz#x",
+            "/" + "a" * 3000,
+        ):
+            reply = self.talk.ask("GET", target)
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_path"), target)
+        self.assertEqual(self.calls, [])
+
+    def test_query_is_strict(self) -> None:
+        """A parameter that the endpoint does not know is refused, not passed over."""
+        self.assertEqual(self.talk.ask("GET", "/admin/keys?limit=1%302", ADMIN).status, 200)
+        self.assertEqual(self.calls[-1].query, {"limit": "102"})
+        for query in ("limits=1", "limit=1&limit=2", "limit", "limit=%zz", "limit=%ff", "&", "=1"):
+            reply = self.talk.ask("GET", f"/admin/keys?{query}", ADMIN)
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), query)
+        self.assertEqual(self.talk.ask("GET", "/healthz?x=1").status, 400)
+
+    def test_open_segment(self) -> None:
+        """The last segment of a pattern is handed to the endpoint."""
+        self.talk.ask("GET", "/admin/keys/app-1", ADMIN)
+        self.assertEqual((self.calls[-1].path, self.calls[-1].name), ("/admin/keys/app-1", "app-1"))
+
+    def test_refused_body_is_not_read(self) -> None:
+        """Of a request that is refused by its head, no byte of the body is taken."""
+        for headers, length, status in (
+            ((), 10, 401),
+            (ADMIN, 51, 413),
+            (ADMIN, 10**15, 413),
+        ):
+            channel, transport = self.talk.connect()
+            head = request_bytes("POST", "/admin/keys", headers)[:-2]
+            channel.dataReceived(head + b"content-length: %d\r\n\r\n" % length)
+            reply, _ = read_reply(transport.value())
+            self.assertEqual(reply.status, status)
+            self.assertEqual(reply.headers["connection"], "close")
+            self.assertFalse(transport.connected)
+            channel.dataReceived(b"x" * 100 + request_bytes("GET", "/admin/keys", ADMIN))
+        self.assertEqual(self.calls, [])
+
+    def test_continue_is_sent_to_the_admitted_only(self) -> None:
+        """Who waits for leave to send a body gets it, or the refusal at once."""
+        for headers, first in ((ADMIN, b"HTTP/1.1 100"), ((), b"HTTP/1.1 401")):
+            channel, transport = self.talk.connect()
+            head = request_bytes("POST", "/admin/keys", headers)[:-2]
+            channel.dataReceived(head + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+            self.assertTrue(transport.value().startswith(first))
+            if transport.connected:
+                transport.loseConnection()
+
+    def test_bodies(self) -> None:
+        """A body needs a length, and an endpoint that takes one."""
+        reply = self.talk.ask("POST", "/admin/keys", ADMIN, b"{}")
+        self.assertEqual((reply.status, self.calls[-1].body), (200, b"{}"))
+        self.assertEqual(self.talk.ask("GET", "/admin/keys", ADMIN, b"{}").status, 400)
+        chunked = (*ADMIN, (b"transfer-encoding", b"chunked"))
+        self.assertEqual(self.talk.ask("POST", "/admin/keys", chunked).status, 411)
+        form = (*ADMIN, (b"content-type", b"application/x-www-form-urlencoded"))
+        self.talk.ask("POST", "/admin/keys", form, b"a=1&b=2")
+        self.assertEqual(self.calls[-1].body, b"a=1&b=2")
+
+    def test_only_http_1_1(self) -> None:
+        """Neither HTTP/1.0 nor the preface of HTTP/2 gets any further than the head."""
+        for data, status in (
+            (b"GET /healthz HTTP/1.0\r\n\r\n", b"505"),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+            (b"GET /healthz\r\n\r\n", b"400"),
+        ):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(data)
+            self.assertEqual(transport.value()[9:12], status, data)
+            self.assertFalse(transport.connected)
+        self.assertEqual(self.calls, [])
+
+    def test_garbage(self) -> None:
+        """Heads that are none end their connection and nothing else."""
+        for data in (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\nno colon\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\ncontent-length: +1\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+            b"POST /healthz HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n",
+            b"GET /healthz HTTP/1.1\r\na: " + b"b" * 20000 + b"\r\n\r\n",
+        ):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(data)
+            self.assertFalse(transport.connected, data[:40])
+        self.assertEqual(self.calls, [])
+        self.assertEqual(self.talk.factory.connections, 0)
+
+    def test_split_anywhere(self) -> None:
+        """Whatever the cut of the bytes, the same request is read, and the next one after it."""
+        data = request_bytes("POST", "/admin/keys", ADMIN, b'{"name":"a"}')
+        data += request_bytes("GET", "/healthz")
+        for step in (1, 7, len(data)):
+            self.calls.clear()
+            channel, transport = self.talk.connect()
+            for start in range(0, len(data), step):
+                channel.dataReceived(data[start : start + step])
+            self.assertEqual([call.path for call in self.calls], ["/admin/keys", "/healthz"])
+            self.assertEqual(self.calls[0].body, b'{"name":"a"}')
+            first, rest = read_reply(transport.value())
+            second, rest = read_reply(rest)
+            self.assertEqual((first.status, second.status, rest), (200, 200, b""))
+            transport.loseConnection()
+
+    def test_failure_is_answered_and_logged(self) -> None:
+        """A fault in an endpoint is a 500 for its caller, without the private words."""
+        reply = self.talk.ask("GET", "/admin/broken", ADMIN)
+        self.assertEqual((reply.status, reply.json()["code"]), (500, "internal_error"))
+        self.assertNotIn(b"private", reply.body)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_caller_leaves(self) -> None:
+        """An answer that nobody waits for is dropped."""
+        channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/admin/slow", ADMIN))
+        transport.loseConnection()
+        self.waiting.callback(Answer(b"late"))
+        self.assertEqual(transport.value(), b"")
+
+    def test_lock_out(self) -> None:
+        """After twenty wrong tokens an address is refused for a minute, whatever it shows."""
+        wrong = ((b"authorization", b"Bearer wrong-wrong-wrong-wrong"),)
+        for _ in range(20):
+            self.assertEqual(self.talk.ask("GET", "/admin/keys", wrong).status, 401)
+        reply = self.talk.ask("GET", "/admin/keys", ADMIN)
+        self.assertEqual((reply.status, reply.json()["code"]), (429, "too_many_attempts"))
+        self.assertEqual(reply.headers["retry-after"], "60")
+        self.talk.clock.advance(60)
+        self.assertEqual(self.talk.ask("GET", "/admin/keys", ADMIN).status, 200)
+
+    def test_slow_request(self) -> None:
+        """A request that trickles in is cut off, although each byte came in time."""
+        channel, transport = self.talk.connect()
+        transport.abortConnection = transport.loseConnection  # type: ignore[method-assign]
+        for _ in range(int(REQUEST_SECONDS) + 1):
+            if transport.connected:
+                channel.dataReceived(b"G")
+            self.talk.clock.advance(1)
+        self.assertFalse(transport.connected)
+
+    def test_idle_connection(self) -> None:
+        """A connection that says nothing is closed in the end."""
+        channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/healthz"))
+        self.talk.clock.advance(IDLE_SECONDS - 1)
+        self.assertTrue(transport.connected)
+        self.talk.clock.advance(1)
+        self.assertFalse(transport.connected)
+        self.assertEqual(self.talk.clock.getDelayedCalls(), [])
+
+    def test_connections_are_bounded(self) -> None:
+        """One connection too many is closed at once."""
+        factory: Any = ControlFactory(self.talk.factory.guard, max_connections=1)
+        self.talk.factory = factory
+        _, transport = self.talk.connect()
+        self.assertIsNone(factory.buildProtocol(None))
+        transport.loseConnection()
+        self.assertIsNotNone(factory.buildProtocol(None))
+
+
+class HalfClosingTests(SynchronousTestCase):
+    """What happens to a caller that is still sending when it is refused."""
+
+    def test_rest_is_discarded_for_two_seconds(self) -> None:
+        """The caller can read the refusal before the connection goes."""
+        from twisted.internet.interfaces import ITCPTransport
+        from zope.interface import directlyProvides
+
+        clock = Clock()
+        talk = Conversation(clock=clock)
+        channel, transport = talk.connect()
+        events: list[str] = []
+        directlyProvides(transport, ITCPTransport)
+        fake: Any = transport
+        fake.loseWriteConnection = lambda: events.append("half closed")
+        fake.abortConnection = lambda: events.append("aborted")
+        channel.dataReceived(request_bytes("POST", "/admin/keys", (), b"x" * 10))
+        self.assertEqual(events, ["half closed"])
+        channel.dataReceived(b"more")
+        clock.advance(2)
+        self.assertEqual(events, ["half closed", "aborted"])
