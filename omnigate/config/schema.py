@@ -8,14 +8,24 @@ holds the type and, for cattrs, the check of :mod:`omnigate.config.values` that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
-from typing import Annotated, Final, Literal
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Final, Literal, cast
 
 import attrs
 
 from omnigate.config import values
-from omnigate.config.structure import Array, Value
+from omnigate.config.agreement import disagreements
+from omnigate.config.structure import Array, Fault, Structure, Value
+from omnigate.money import parse_usd
+
+#: Ten thousand keys with all their settings are about 2 MiB of text.
+MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
+
+#: Enough to mend a file in one go; a file with more is usually wrong in one place.
+MAX_FAULTS: Final = 500
 
 #: Bounds on the tables of one file; a gateway that needs more has managed keys and more gateways.
 MAX_KEYS: Final = 10_000
@@ -59,6 +69,11 @@ class KeyConfig:
     budget_period: Annotated[BudgetPeriod, Value(values.one_of("daily", "monthly", "total"))] = (
         "total"
     )
+
+    @property
+    def budget_nano(self) -> int | None:
+        """The budget in nano-dollars, or None for a key without one."""
+        return None if self.budget_usd is None else parse_usd(self.budget_usd)
 
 
 @attrs.frozen
@@ -185,3 +200,76 @@ class Config:
     routes_by_model: Mapping[str, RouteConfig] = attrs.field(
         init=False, eq=False, repr=False, default=attrs.Factory(_routes_by_model, takes_self=True)
     )
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used.
+
+    :ivar faults: everything that is wrong with it, in the order of their paths.
+    """
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in faults))
+
+
+_STRUCTURE: Final = Structure(
+    Config,
+    {
+        (Config, "media"): "media jobs are not supported by this version: take the table out",
+        (Config, "outbound"): "is for media jobs, which this version does not support: take it out",
+        (KeyConfig, "max_open_jobs"): "media jobs are not supported by this version: take it out",
+        (
+            KeyConfig,
+            "max_jobs_per_day",
+        ): "media jobs are not supported by this version: take it out",
+    },
+)
+
+_TOML_PLACE = re.compile(r"(?P<what>.*) \(at (?P<where>[^()]*)\)", re.DOTALL)
+_PATH_PART = re.compile(r"\[(\d+)\]|([^.\[]+)")
+
+
+def load_config(text: str) -> Config:
+    """Return the config that a TOML text holds.
+
+    :raises ConfigError: with every fault of the text; of a text that is no TOML only the first
+        syntax fault can be told, with its line.
+    """
+    document = _document(text)
+    config, faults = _STRUCTURE.read(document)
+    faults += disagreements(document)
+    if faults:
+        faults.sort(key=_by_place)
+        if len(faults) > MAX_FAULTS:
+            more = Fault("", f"and {len(faults) - MAX_FAULTS} more faults")
+            faults = [*faults[:MAX_FAULTS], more]
+        raise ConfigError(faults)
+    return cast("Config", config)
+
+
+def _document(text: str) -> dict[str, Any]:
+    """Parse TOML; numbers with a point stay exact decimals."""
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ConfigError([Fault("", f"the file is longer than {MAX_CONFIG_BYTES} bytes")])
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"), parse_float=_exact)
+    except RecursionError:
+        raise ConfigError([Fault("", "arrays or tables are nested too deep")]) from None
+    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+        found = _TOML_PLACE.fullmatch(str(error))
+        where, what = (found["where"], found["what"]) if found else ("", "the file is no TOML")
+        raise ConfigError([Fault(where, f"{what[:1].lower()}{what[1:]}")]) from None
+
+
+def _exact(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:  # an exponent beyond what decimals can hold
+        return Decimal("Infinity")
+
+
+def _by_place(fault: Fault) -> list[tuple[str, int]]:
+    """Return a key that puts ``keys[2]`` before ``keys[10]``."""
+    parts = _PATH_PART.findall(fault.path)
+    return [(name, int(index or 0)) for index, name in parts]

@@ -8,6 +8,7 @@ value that may hold a secret by mistake (a URL with a password, a key pasted in 
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -51,12 +52,10 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
 _HEADER_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _URL = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
-    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
-    r"(?::(?P<port>[0-9]{1,5}))?"
-    r"(?P<path>/[^?#]*)?",
-    re.ASCII,
+    r"[a-z]+://(?P<host>\[[^\]]*\]|[^:/\[]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>/.*)?",
+    re.ASCII | re.IGNORECASE,
 )
+_HOST_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PATH_SEGMENT = re.compile(r"[A-Za-z0-9._~-]+", re.ASCII)
 
 
@@ -142,8 +141,7 @@ def usd(highest: Decimal) -> Callable[[object], Decimal]:
         amount = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
         if not amount.is_finite() or not 0 <= amount <= highest:
             raise BadValueError(f"must be from 0 to {highest} US dollars")
-        exponent = amount.as_tuple().exponent
-        if isinstance(exponent, int) and exponent < -USD_DECIMALS:
+        if amount != round(amount, USD_DECIMALS):
             raise BadValueError(f"has more than {USD_DECIMALS} decimals")
         return amount
 
@@ -269,11 +267,31 @@ def _url_path(word: str, schemes: tuple[str, ...]) -> str:
     if "?" in word or "#" in word:
         raise BadValueError("must hold no query and no fragment")
     found = _URL.fullmatch(word)
-    if found is None or not found["host"]:
-        raise BadValueError(f"must be {allowed} followed by a host, a port if need be, and a path")
+    if found is None or not _is_host(found["host"]):
+        raise BadValueError(
+            f"must be {allowed}, a host name in ASCII or an address, a port if need be, and a path"
+        )
     if found["port"] is not None and not 1 <= int(found["port"]) <= 65535:
         raise BadValueError("the port must be from 1 to 65535")
     return found["path"] or ""
+
+
+def _is_host(host: str) -> bool:
+    """Judge a host: a name of plain labels, an IPv4 address, or an IPv6 address in brackets."""
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+        return "%" not in host
+    labels = host.split(".")
+    if labels[-1].isdigit():  # no top-level domain is a number, so this must be an address
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            return False
+        return True
+    return len(host) <= 253 and all(_HOST_LABEL.fullmatch(label) for label in labels)
 
 
 def budget(value: object) -> Decimal:

@@ -1,7 +1,5 @@
 """Tests for the snapshot between control and data."""
 
-# mypy: allow-untyped-calls
-
 from __future__ import annotations
 
 import attrs

@@ -1,0 +1,92 @@
+"""What the parts of a config must agree on: names used once, references that lead somewhere.
+
+These checks look at the document as the TOML reader gave it and pass over whatever has not even
+the right shape, so that they find their faults in the same run as the checks of single values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from omnigate.config.structure import Fault
+from omnigate.config.values import did_you_mean, quoted
+
+Row = Mapping[str, object]
+
+
+def disagreements(document: Row) -> Iterator[Fault]:
+    """Yield every fault that more than one value of the document takes part in."""
+    keys = list(_rows(document, "keys"))
+    upstreams = list(_rows(document, "upstreams"))
+    routes = list(_rows(document, "routes"))
+    yield from _used_once(keys, "name")
+    yield from _used_once(keys, "key_sha256")
+    yield from _used_once(keys, "key_env")
+    yield from _used_once(upstreams, "name")
+    yield from _used_once(routes, "model")
+    for path, key in keys:
+        yield from _key(path, key)
+    for path, upstream in upstreams:
+        yield from _upstream(path, upstream)
+    names = {name for _, row in upstreams if isinstance(name := row.get("name"), str)}
+    for path, route in routes:
+        yield from _route(path, route, names)
+
+
+def _rows(table: Row, name: str, above: str = "") -> Iterator[tuple[str, Row]]:
+    """Yield each table of an array of tables with its path."""
+    rows = table.get(name)
+    if isinstance(rows, list):
+        for index, row in enumerate(rows):
+            if isinstance(row, Mapping):
+                yield f"{above}{name}[{index}]", row
+
+
+def _used_once(rows: list[tuple[str, Row]], field: str) -> Iterator[Fault]:
+    """Find values that two tables share; case does not make a hash another one."""
+    first: dict[str, str] = {}
+    for path, row in rows:
+        value = row.get(field)
+        if not isinstance(value, str):
+            continue
+        value = value.lower() if field == "key_sha256" else value
+        if value in first:
+            yield Fault(f"{path}.{field}", f"is the same as {first[value]}.{field}")
+        else:
+            first[value] = path
+
+
+def _key(path: str, key: Row) -> Iterator[Fault]:
+    if ("key_sha256" in key) == ("key_env" in key):
+        yield Fault(path, "needs exactly one of key_sha256 and key_env")
+    if "budget_period" in key and "budget_usd" not in key:
+        yield Fault(f"{path}.budget_period", "there is no budget_usd that it could count for")
+
+
+def _upstream(path: str, upstream: Row) -> Iterator[Fault]:
+    if upstream.get("protocol") == "openai":
+        for field in ("anthropic_version", "drop_betas"):
+            if field in upstream:
+                yield Fault(f"{path}.{field}", 'only goes with protocol = "anthropic"')
+    url = upstream.get("base_url")
+    if "ca_file" in upstream and isinstance(url, str) and url.lower().startswith("http://"):
+        yield Fault(f"{path}.ca_file", "has no effect: base_url is http, not https")
+
+
+def _route(path: str, route: Row, names: set[str]) -> Iterator[Fault]:
+    first: dict[tuple[str, str], str] = {}
+    weights = 0
+    targets = list(_rows(route, "targets", f"{path}."))
+    for at, target in targets:
+        upstream, model = target.get("upstream"), target.get("model")
+        if isinstance(upstream, str) and upstream not in names:
+            hint = did_you_mean(upstream, sorted(names))
+            yield Fault(f"{at}.upstream", f"no upstream named {quoted(upstream)}{hint}")
+        if isinstance(upstream, str) and isinstance(model, str):
+            if (upstream, model) in first:
+                yield Fault(at, f"is the same upstream and model as {first[upstream, model]}")
+            else:
+                first[upstream, model] = at
+        weights += target.get("weight", 1) != 0
+    if route.get("strategy") == "weighted" and targets and not weights:
+        yield Fault(f"{path}.targets", "all weights are 0: at least one must be more")

@@ -1,0 +1,107 @@
+"""What models cost: the target's own price, or else the built-in table, ``prices.toml``.
+
+The table holds list prices of one day. It is a convenience: the operator's ``price`` on a target
+always wins, and whatever shows money should say the date of the table with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from importlib import resources
+from typing import Any, Final
+
+from omnigate.config.schema import Config, PriceConfig
+from omnigate.money import Price, price_from_usd
+
+#: A release of a model is named by its day behind the id: ``-2024-07-18``, ``-20250929``,
+#: ``@20250929``; some ids are also served as ``…-latest``.
+_RELEASE = re.compile(r"[-@](?:20\d\d-\d\d-\d\d|20\d{6}|latest)\Z", re.ASCII)
+
+#: Names that aggregators and SDKs put in front of a vendor's own ids.
+_NAMESPACES: Final = (
+    "openai/",
+    "anthropic/",
+    "google/",
+    "models/",
+    "x-ai/",
+    "xai/",
+    "mistralai/",
+    "mistral/",
+    "deepseek/",
+)
+
+
+def _read_table() -> tuple[str, Mapping[str, Price]]:
+    """Return the date of the built-in table and its prices by model id."""
+    text = resources.files("omnigate.config").joinpath("prices.toml").read_text("utf-8")
+    document = tomllib.loads(text, parse_float=Decimal)
+    prices: dict[str, Price] = {}
+    for row in document["models"]:
+        above = row.get("above")
+        price = _price(row, (above["tokens"], _price(above)) if above else None)
+        for model_id in row["ids"]:
+            prices[model_id] = price
+    return document["date"].isoformat(), prices
+
+
+def _price(row: Mapping[str, Any], above: tuple[int, Price] | None = None) -> Price:
+    return price_from_usd(
+        row["input"],
+        cached_input=row.get("cached_input"),
+        cache_write=row.get("cache_write"),
+        output=row["output"],
+        above=above,
+    )
+
+
+#: The day of the prices in the built-in table (``YYYY-MM-DD``), and the table.
+PRICES_DATE, BUILT_IN_PRICES = _read_table()
+
+
+def built_in_price(model_id: str) -> Price | None:
+    """Return the list price of a model, or None where the table does not know it.
+
+    A dated release falls back to the id without the date, an id with a vendor's name in front to
+    the id behind it. Nothing else is guessed: a model that only looks alike has no price.
+    """
+    for namespace in ("", *_NAMESPACES):
+        if not model_id.startswith(namespace):
+            continue
+        bare = model_id.removeprefix(namespace)
+        price = BUILT_IN_PRICES.get(bare) or BUILT_IN_PRICES.get(_RELEASE.sub("", bare))
+        if price is not None:
+            return price
+    return None
+
+
+def price_for(config: Config, route: str, upstream: str, target_model: str) -> Price | None:
+    """Return the price of an answer by the target that gave it.
+
+    :param route: the model name of the route that the client wrote.
+    :returns: None for a route or a target that the config does not have, and for a target that
+        neither has a price of its own nor is in the built-in table: the caller counts it unpriced.
+    """
+    found = config.routes_by_model.get(route)
+    if found is None:
+        return None
+    for target in found.targets:
+        if target.upstream == upstream and target.model == target_model:
+            if target.price is not None:
+                return _own_price(target.price)
+            return built_in_price(target_model)
+    return None
+
+
+# Called once per usage event: the few prices of a config are worth keeping.
+@functools.lru_cache(maxsize=1024)
+def _own_price(price: PriceConfig) -> Price:
+    return price_from_usd(
+        price.input,
+        cached_input=price.cached_input,
+        cache_write=price.cache_write,
+        output=price.output,
+    )

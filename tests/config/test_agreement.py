@@ -1,0 +1,116 @@
+"""Tests for what the parts of a config must agree on."""
+
+from __future__ import annotations
+
+import tomllib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.agreement import disagreements
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["keys", "upstreams", "routes", "targets", "name", "model", "weight"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+class DisagreementTests(SynchronousTestCase):
+    """Every reference that leads nowhere and every name used twice is found."""
+
+    def assert_faults(self, text: str, *expected: str) -> None:
+        faults = [str(fault) for fault in disagreements(tomllib.loads(text))]
+        self.assertEqual(faults, list(expected))
+
+    def test_unknown_upstreams_get_a_suggestion(self) -> None:
+        self.assert_faults(
+            """
+            upstreams = [{name = "openai"}]
+            routes = [{targets = [{upstream = "openai"}, {upstream = "opnai"}, {upstream = "q"}]}]
+            """,
+            'routes[0].targets[1].upstream: no upstream named "opnai" (did you mean "openai"?)',
+            'routes[0].targets[2].upstream: no upstream named "q"',
+        )
+
+    def test_names_are_used_once(self) -> None:
+        self.assert_faults(
+            """
+            upstreams = [{name = "a"}, {name = "b"}, {name = "a"}]
+            routes = [{model = "a"}, {model = "a"}]
+            keys = [
+                {name = "a", key_env = "A"}, {name = "a", key_env = "A"},
+                {name = "b", key_sha256 = "aB"}, {name = "c", key_sha256 = "Ab"},
+            ]
+            """,
+            "keys[1].name: is the same as keys[0].name",
+            "keys[3].key_sha256: is the same as keys[2].key_sha256",
+            "keys[1].key_env: is the same as keys[0].key_env",
+            "upstreams[2].name: is the same as upstreams[0].name",
+            "routes[1].model: is the same as routes[0].model",
+        )
+
+    def test_a_key_has_one_source_and_a_period_needs_a_budget(self) -> None:
+        self.assert_faults(
+            """
+            keys = [
+                {name = "a"}, {name = "b", key_env = "B", key_sha256 = "b"},
+                {name = "c", key_env = "C", budget_period = "daily"},
+                {name = "d", key_env = "D", budget_period = "daily", budget_usd = 1},
+            ]
+            """,
+            "keys[0]: needs exactly one of key_sha256 and key_env",
+            "keys[1]: needs exactly one of key_sha256 and key_env",
+            "keys[2].budget_period: there is no budget_usd that it could count for",
+        )
+
+    def test_settings_that_would_do_nothing(self) -> None:
+        self.assert_faults(
+            """
+            [[upstreams]]
+            protocol = "openai"
+            base_url = "http://localhost/v1"
+            anthropic_version = "x"
+            drop_betas = []
+            ca_file = "/x"
+            [[upstreams]]
+            protocol = "anthropic"
+            base_url = "https://localhost/v1"
+            anthropic_version = "x"
+            ca_file = "/x"
+            """,
+            'upstreams[0].anthropic_version: only goes with protocol = "anthropic"',
+            'upstreams[0].drop_betas: only goes with protocol = "anthropic"',
+            "upstreams[0].ca_file: has no effect: base_url is http, not https",
+        )
+
+    def test_targets_of_one_route(self) -> None:
+        self.assert_faults(
+            """
+            upstreams = [{name = "a"}]
+            [[routes]]
+            strategy = "weighted"
+            targets = [{upstream = "a", model = "m", weight = 0}]
+            [[routes]]
+            strategy = "weighted"
+            targets = [{upstream = "a", model = "m", weight = 0}, {upstream = "a", model = "n"}]
+            [[routes]]
+            targets = [{upstream = "a", model = "m"}, {upstream = "a", model = "m"}]
+            """,
+            "routes[0].targets: all weights are 0: at least one must be more",
+            "routes[2].targets[1]: is the same upstream and model as routes[2].targets[0]",
+        )
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.dictionaries(st.sampled_from(["keys", "upstreams", "routes"]), st.lists(JSON) | JSON))
+    def test_any_document_is_looked_at_without_harm(self, document: dict[str, object]) -> None:
+        """A document of the wrong shape raises nothing here; the structure tells about it."""
+        list(disagreements(document))

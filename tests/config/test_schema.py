@@ -1,0 +1,227 @@
+"""Tests for reading the text of a config file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.schema import (
+    MAX_CONFIG_BYTES,
+    MAX_FAULTS,
+    Config,
+    ConfigError,
+    CooldownConfig,
+    load_config,
+)
+
+WHOLE = """
+[[keys]]
+name = "app"
+key_sha256 = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"
+rpm = 600
+models = ["fast", "claude-*"]
+max_concurrent = 64
+budget_usd = 50.10
+budget_period = "monthly"
+
+[[upstreams]]
+name = "openai"
+protocol = "openai"
+base_url = "https://api.openai.com/v1"
+api_key_env = "OPENAI_API_KEY"
+connect_timeout_ms = 5000
+head_timeout_ms = 120000
+cooldown = { failures = 2, window_s = 20, seconds = 10 }
+abandon = "cancel"
+proxy = "http://proxy.example.net:3128"
+ca_file = "/etc/ca.pem"
+
+[[upstreams]]
+name = "anthropic"
+protocol = "anthropic"
+base_url = "https://api.anthropic.com/v1"
+anthropic_version = "2026-10-21"
+drop_betas = ["context-1m-2025-08-07"]
+
+[[routes]]
+model = "fast"
+strategy = "weighted"
+cache_ttl_s = 0
+  [[routes.targets]]
+  upstream = "openai"
+  model = "gpt-4o-mini"
+  weight = 3
+  price = { input = 0.15, cached_input = 0.075, cache_write = 0.0, output = 0.60 }
+  caps = { sampling = true, thinking = "adaptive", efforts = ["low", "high"] }
+  default_max_tokens = 4096
+  [[routes.targets]]
+  upstream = "anthropic"
+  model = "claude-haiku-5-5"
+
+[retention]
+ledger_days = 0
+ledger_ids_days = 3
+jobs_days = 30
+receipts_days = 90
+"""
+
+BAD = """
+colour = 1
+[[keys]]
+name = "app"
+key_env = "A"
+rmp = 3
+[[keys]]
+name = "app"
+key_sha256 = "short"
+[[upstreams]]
+name = "openai"
+protocol = "openai"
+base_url = "https://api.openai.com"
+[[routes]]
+model = "fast"
+cache_ttl_s = 60
+[[routes.targets]]
+upstream = "opnai"
+model = "gpt-4o-mini"
+price = { input = -1 }
+[media]
+max_outputs_per_job = 1
+[outbound]
+allow = ["10.1.2.0/24"]
+"""
+
+
+class LoadTests(SynchronousTestCase):
+    """What a good file becomes, and how much of a bad one is told."""
+
+    def faults(self, text: str) -> list[str]:
+        with self.assertRaises(ConfigError) as caught:
+            load_config(text)
+        self.assertEqual(
+            str(caught.exception), "\n".join(str(fault) for fault in caught.exception.faults)
+        )
+        return [str(fault) for fault in caught.exception.faults]
+
+    def test_the_whole_text_part(self) -> None:
+        config = load_config(WHOLE)
+        (key,) = config.keys
+        self.assertEqual(key.key_sha256, key.key_sha256 and key.key_sha256.lower())
+        self.assertEqual((key.budget_usd, key.budget_period), (Decimal("50.10"), "monthly"))
+        self.assertEqual(key.budget_nano, 50_100_000_000)
+        openai, anthropic = config.upstreams
+        self.assertEqual(openai.cooldown, CooldownConfig(2, 20, 10))
+        self.assertEqual(
+            (openai.proxy, openai.abandon), ("http://proxy.example.net:3128", "cancel")
+        )
+        self.assertEqual(anthropic.cooldown, CooldownConfig(3, 30, 30))
+        self.assertEqual(anthropic.drop_betas, ("context-1m-2025-08-07",))
+        route = config.routes_by_model["fast"]
+        first, second = route.targets
+        assert first.price is not None
+        self.assertEqual(first.price.cached_input, Decimal("0.075"))
+        self.assertEqual((first.caps.efforts, first.default_max_tokens), (("low", "high"), 4096))
+        self.assertEqual((second.price, second.weight, second.caps.sampling), (None, 1, None))
+
+    def test_an_empty_file_is_a_config(self) -> None:
+        self.assertEqual(load_config(""), Config())
+        self.assertEqual(load_config("\ufeff# nothing\r\n"), Config())
+
+    def test_the_defaults_of_a_key(self) -> None:
+        (key,) = load_config('keys = [{name = "a", key_env = "A"}]').keys
+        self.assertEqual((key.rpm, key.models, key.max_concurrent), (0, None, 0))
+        self.assertEqual((key.budget_nano, key.budget_period), (None, "total"))
+
+    def test_every_fault_is_told_at_once(self) -> None:
+        faults = self.faults(BAD)
+        self.assertEqual(
+            [fault.partition(":")[0] for fault in faults],
+            [
+                "colour",
+                "keys[0].rmp",
+                "keys[1].key_sha256",
+                "keys[1].name",
+                "media",
+                "outbound",
+                "routes[0].cache_ttl_s",
+                "routes[0].targets[0].price.input",
+                "routes[0].targets[0].price.output",
+                "routes[0].targets[0].upstream",
+                "upstreams[0].base_url",
+            ],
+        )
+        self.assertIn(
+            'routes[0].targets[0].upstream: no upstream named "opnai" (did you mean "openai"?)',
+            faults,
+        )
+        self.assertIn('keys[0].rmp: unknown key (did you mean "rpm"?)', faults)
+
+    def test_media_is_refused_in_words(self) -> None:
+        (fault,) = self.faults("[[media.routes]]\nmodel = 'flux'")
+        self.assertIn("not supported by this version", fault)
+        (fault,) = self.faults('keys = [{name = "a", key_env = "A", max_open_jobs = 1}]')
+        self.assertIn("keys[0].max_open_jobs: media jobs are not supported", fault)
+
+    def test_syntax_faults_have_their_line(self) -> None:
+        (fault,) = self.faults('[[keys]]\nname = "a\nrpm = 1\n')
+        self.assertTrue(fault.startswith("line 2, column 10: "), fault)
+        (fault,) = self.faults("a = 1\nb = [\n")
+        self.assertTrue(fault.startswith("end of document: "), fault)
+
+    def test_hostile_texts(self) -> None:
+        """Deep nesting, giant numbers and a file without end are faults, not crashes."""
+        self.assertEqual(
+            self.faults("a = " + "[" * 20_000), ["arrays or tables are nested too deep"]
+        )
+        self.assertEqual(self.faults("a = " + "9" * 5_000), ["the file is no TOML"])
+        self.faults("[retention]\nledger_days = 1e99999999999999999999")
+        self.faults("keys = [{name='a', key_env='A', budget_usd = inf}]")
+        self.faults("keys = [{name='a', key_env='A', budget_usd = nan}]")
+        self.assertIn("longer than", self.faults("#" * (MAX_CONFIG_BYTES + 1))[0])
+
+    def test_the_list_of_faults_is_bounded(self) -> None:
+        text = "".join(f"k{number} = 1\n" for number in range(MAX_FAULTS + 7))
+        faults = self.faults(text)
+        self.assertEqual((len(faults), faults[-1]), (MAX_FAULTS + 1, "and 7 more faults"))
+
+    def test_paths_are_in_the_order_of_the_file(self) -> None:
+        keys = ",".join(f'{{name = "k{n}", key_env = "K{n}", q = 1}}' for n in range(12))
+        paths = [fault.partition(":")[0] for fault in self.faults(f"keys = [{keys}]")]
+        self.assertEqual(paths, [f"keys[{number}].q" for number in range(12)])
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.integers(0, len(WHOLE)), st.integers(0, 40), st.text(max_size=8))
+    def test_any_edit_of_a_good_file_is_a_config_or_faults(
+        self, start: int, length: int, put: str
+    ) -> None:
+        """A file torn anywhere never raises anything but ConfigError."""
+        try:
+            load_config(WHOLE[:start] + put + WHOLE[start + length :])
+        except ConfigError as error:
+            self.assertTrue(error.faults)
+
+
+class ShippedFileTests(SynchronousTestCase):
+    """The annotated file of the distribution."""
+
+    def test_it_is_valid_and_so_are_its_commented_lines(self) -> None:
+        path = Path(__file__).parents[2] / "etc" / "omnigate.toml"
+        text = path.read_text("utf-8")
+        config = load_config(text)
+        self.assertEqual([upstream.name for upstream in config.upstreams], ["openai", "anthropic"])
+        self.assertEqual(config.keys[0].key_env, "OMNIGATE_KEY_APP")
+        # Every commented line that looks like a setting is made one.
+        lines = []
+        for line in text.splitlines():
+            bare = line.strip().removeprefix("# ")
+            setting = bare.startswith("[[") or bare.partition(" ")[2].startswith("= ")
+            lines.append(bare if line.strip().startswith("# ") and setting else line)
+        more = load_config("\n".join(lines))
+        self.assertEqual(
+            ([key.name for key in more.keys], [up.name for up in more.upstreams]),
+            (["app", "batch"], ["openai", "anthropic", "local"]),
+        )
