@@ -1,0 +1,257 @@
+"""Tests for the config file in force."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError
+from omnigate.control.config_file import (
+    MAX_SETTLE_LOOKS,
+    POLL_SECONDS,
+    SETTLE_SECONDS,
+    ConfigFile,
+    read_config_text,
+)
+
+GOOD = """
+[[keys]]
+name = "app"
+key_env = "APP"
+"""
+OTHER = GOOD + "rpm = 5\n"
+BAD = "[[keys]]\nname = 3\n"
+ENVIRON = {"APP": "a-key-for-the-app-0123"}
+
+
+class ConfigFileCase(SynchronousTestCase):
+    """A folder with a config file, and a clock."""
+
+    def setUp(self) -> None:
+        self.path = self.mktemp()
+        self.clock = Clock()
+        self.clock.advance(1_000)
+        self.seen: list[Config] = []
+        self.file = ConfigFile(self.path, self.clock, dict(ENVIRON).get)
+
+    def write(self, text: str) -> None:
+        """Replace the file by rename, as editors do."""
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(self.path + ".new", self.path)
+
+    def loaded(self, text: str = GOOD) -> ConfigFile:
+        self.write(text)
+        self.file.load()
+        self.file.on_change(self.seen.append)
+        return self.file
+
+
+class LoadTests(ConfigFileCase):
+    """The start: a good file is in force, a bad one stops it."""
+
+    def test_a_good_file(self) -> None:
+        file = self.loaded()
+        self.assertEqual([key.config.name for key in file.file_keys], ["app"])
+        self.assertEqual(file.config.keys[0].key_env, "APP")
+        self.assertEqual((file.loaded_at, file.reloads, file.failures), (1_000, 1, 0))
+
+    def refused(self) -> str:
+        with self.assertRaises(ConfigError) as caught:
+            self.file.load()
+        return str(caught.exception)
+
+    def test_faults_of_the_text(self) -> None:
+        self.write(BAD)
+        self.assertIn("keys[0].name", self.refused())
+        self.assertEqual(self.file.config, Config())
+
+    def test_a_variable_that_is_not_set(self) -> None:
+        self.write('keys = [{name = "a", key_env = "NOT_THERE"}]')
+        self.assertIn("keys[0].key_env: NOT_THERE is not set", self.refused())
+
+    def test_files_that_cannot_be_read(self) -> None:
+        """Each has one line that names the file; a pipe without a writer does not block."""
+        self.assertIn(f"{self.path}: the config file cannot be read: no such", self.refused())
+        os.mkdir(self.path)
+        self.assertIn("is a directory", self.refused())
+        os.rmdir(self.path)
+        os.mkfifo(self.path)
+        self.assertIn("is no regular file", self.refused())
+
+    def test_the_length_is_bounded(self) -> None:
+        self.write("#" * MAX_CONFIG_BYTES)
+        self.assertEqual(len(read_config_text(self.path)), MAX_CONFIG_BYTES)
+        self.write("#" * (MAX_CONFIG_BYTES + 1))
+        self.assertIn("is longer than", self.refused())
+
+    def test_bytes_that_are_not_utf8_are_told_with_their_line(self) -> None:
+        with open(self.path, "wb") as file:
+            file.write(b"# one\n# two \xff\n")
+        self.assertEqual(self.refused(), "line 2: is not UTF-8")
+
+
+class ReloadTests(ConfigFileCase):
+    """A reload on request."""
+
+    def test_a_new_config_is_in_force_and_told(self) -> None:
+        file = self.loaded()
+        self.write(OTHER)
+        self.clock.advance(5)
+        self.assertTrue(file.reload())
+        self.assertEqual(file.config.keys[0].rpm, 5)
+        self.assertEqual(self.seen, [file.config])
+        self.assertEqual((file.loaded_at, file.reloads, file.failures), (1_005, 2, 0))
+
+    def test_an_unchanged_config_is_counted_and_not_told(self) -> None:
+        file = self.loaded()
+        self.write(GOOD + "# a remark\n")
+        self.assertTrue(file.reload())
+        self.assertEqual((self.seen, file.reloads), ([], 2))
+
+    def test_a_file_with_faults_replaces_nothing(self) -> None:
+        file = self.loaded()
+        before = file.config
+        self.write(BAD)
+        self.assertFalse(file.reload())
+        self.assertIs(file.config, before)
+        self.assertEqual((self.seen, file.reloads, file.failures), ([], 1, 1))
+        self.assertEqual([fault.path for fault in file.faults], ["keys[0]", "keys[0].name"])
+        self.write(GOOD)
+        self.assertTrue(file.reload())
+        self.assertEqual((file.faults, file.failures), ((), 1))
+
+    def test_a_file_that_is_gone_replaces_nothing(self) -> None:
+        file = self.loaded()
+        os.remove(self.path)
+        self.assertFalse(file.reload())
+        self.assertEqual(len(file.config.keys), 1)
+        self.assertIn("cannot be read", str(file.faults[0]))
+
+    def test_a_new_secret_behind_the_same_text_is_a_change(self) -> None:
+        environ = dict(ENVIRON)
+        self.file = ConfigFile(self.path, self.clock, environ.get)
+        file = self.loaded()
+        environ["APP"] = "another-key-for-the-app"
+        self.assertTrue(file.reload())
+        self.assertEqual(len(self.seen), 1)
+
+    def test_a_listener_that_fails_does_not_keep_the_config_from_others(self) -> None:
+        def fail(config: Config) -> None:
+            raise ZeroDivisionError
+
+        self.write(GOOD)
+        self.file.load()
+        self.file.on_change(fail)
+        self.file.on_change(self.seen.append)
+        self.write(OTHER)
+        self.assertTrue(self.file.reload())
+        self.assertEqual(self.seen, [self.file.config])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+class PollTests(ConfigFileCase):
+    """Changes of the file are found without being asked for."""
+
+    def polling(self, text: str = GOOD) -> ConfigFile:
+        file = self.loaded(text)
+        file.start_polling()
+        self.addCleanup(file.stop_polling)
+        return file
+
+    def pass_time(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Let time pass in steps of a settling look."""
+        for _ in range(round(seconds / SETTLE_SECONDS) + 1):
+            meanwhile()
+            self.clock.advance(SETTLE_SECONDS)
+
+    def test_a_changed_file_is_loaded_once_it_stands_still(self) -> None:
+        file = self.polling()
+        self.write(OTHER)
+        self.clock.advance(POLL_SECONDS)
+        self.assertEqual(file.reloads, 1)
+        self.clock.advance(SETTLE_SECONDS)
+        self.assertEqual((file.reloads, file.config.keys[0].rpm), (2, 5))
+        self.pass_time(10)
+        self.assertEqual(file.reloads, 2)
+
+    def test_an_untouched_file_is_not_read_again(self) -> None:
+        file = self.polling()
+        self.pass_time(20)
+        self.assertEqual((file.reloads, file.failures), (1, 0))
+
+    def test_a_file_that_is_being_written_is_left_alone(self) -> None:
+        file = self.polling()
+        grown = [0]
+
+        def grow() -> None:
+            grown[0] += 1
+            self.write(GOOD + "# a remark\n" * grown[0] + ("[[keys" if grown[0] < 25 else ""))
+
+        self.pass_time(POLL_SECONDS + 10 * SETTLE_SECONDS, grow)
+        self.assertEqual((file.reloads, file.failures), (1, 0))
+        self.write(OTHER)
+        self.pass_time(POLL_SECONDS + SETTLE_SECONDS)
+        self.assertEqual((file.config.keys[0].rpm, file.failures), (5, 0))
+
+    def test_a_file_that_never_stands_still_keeps_nobody_busy(self) -> None:
+        file = self.polling()
+        grown = [0]
+
+        def grow() -> None:
+            grown[0] += 1
+            self.write("#" * grown[0])
+
+        self.pass_time(POLL_SECONDS + SETTLE_SECONDS * (MAX_SETTLE_LOOKS + 2), grow)
+        self.assertEqual(file.reloads, 1)
+        (timer,) = self.clock.getDelayedCalls()
+        self.assertGreater(timer.getTime() - self.clock.seconds(), SETTLE_SECONDS)
+
+    def test_a_bad_file_is_told_once_and_then_again_when_it_changes(self) -> None:
+        file = self.polling()
+        self.write(BAD)
+        self.pass_time(10)
+        self.assertEqual((file.failures, file.reloads), (1, 1))
+        self.write(BAD + "# still\n")
+        self.pass_time(4)
+        self.assertEqual(file.failures, 2)
+        self.write(OTHER)
+        self.pass_time(4)
+        self.assertEqual((file.failures, file.reloads, file.faults), (2, 2, ()))
+
+    def test_a_file_that_vanishes_and_comes_back(self) -> None:
+        file = self.polling()
+        os.remove(self.path)
+        self.pass_time(10)
+        self.assertEqual((file.failures, len(file.config.keys)), (1, 1))
+        self.write(OTHER)
+        self.pass_time(4)
+        self.assertEqual(file.config.keys[0].rpm, 5)
+
+    def test_a_link_that_is_swapped_is_a_change(self) -> None:
+        """Container platforms keep the file and swap a link on the way to it."""
+        for name, text in (("one", GOOD), ("two", OTHER)):
+            os.makedirs(self.path + name)
+            with open(os.path.join(self.path + name, "c.toml"), "w", encoding="utf-8") as out:
+                out.write(text)
+        link = self.path + "link"
+        os.symlink(os.path.abspath(self.path + "one"), link)
+        file = ConfigFile(os.path.join(link, "c.toml"), self.clock, dict(ENVIRON).get)
+        file.load()
+        file.start_polling()
+        os.symlink(os.path.abspath(self.path + "two"), link + ".new")
+        os.rename(link + ".new", link)
+        self.pass_time(3)
+        self.assertEqual(file.config.keys[0].rpm, 5)
+        file.stop_polling()
+
+    def test_stopping_leaves_no_timer(self) -> None:
+        file = self.polling()
+        file.start_polling()
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        file.stop_polling()
+        file.stop_polling()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
