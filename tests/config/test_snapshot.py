@@ -82,6 +82,12 @@ class BuildTests(SynchronousTestCase):
     def test_the_version_does_not_depend_on_the_order_of_keys(self) -> None:
         self.assertEqual(build_snapshot(CONFIG, KEYS), build_snapshot(CONFIG, KEYS[::-1]))
 
+    def test_of_two_keys_with_one_secret_the_first_is_taken(self) -> None:
+        twin = attrs.evolve(KEYS[0], name="twin")
+        snapshot = build_snapshot(CONFIG, [*KEYS, twin])
+        self.assertEqual(snapshot, build_snapshot(CONFIG, KEYS))
+        self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)
+
     def test_a_key_that_turns_blocked_changes_the_version(self) -> None:
         blocked = [KEYS[0], attrs.evolve(KEYS[1], blocked=True)]
         self.assertNotEqual(
@@ -120,6 +126,13 @@ class CodecTests(SynchronousTestCase):
             with self.assertRaises(SnapshotError):
                 decode_snapshot(encoded[:length])
         self.assert_refused(encoded + b"x", "cannot be read")
+
+    def test_members_in_another_order_are_the_same_snapshot(self) -> None:
+        """What counts is what it says: a plane of another version may write it differently."""
+        snapshot = build_snapshot(CONFIG, KEYS)
+        rows = msgspec.json.decode(encode_snapshot(snapshot))
+        turned = msgspec.json.encode(dict(reversed(rows.items())))
+        self.assertEqual(decode_snapshot(turned), snapshot)
 
     def test_a_changed_value_does_not_add_up(self) -> None:
         encoded = encode_snapshot(build_snapshot(CONFIG, KEYS))
