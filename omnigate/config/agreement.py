@@ -28,9 +28,11 @@ def disagreements(document: Row) -> Iterator[Fault]:
         yield from _key(path, key)
     for path, upstream in upstreams:
         yield from _upstream(path, upstream)
-    names = {name for _, row in upstreams if isinstance(name := row.get("name"), str)}
+    names = [name for _, row in upstreams if isinstance(name := row.get("name"), str)]
+    # One upstream taken out may be missed by thousands of targets, and a suggestion is slow.
+    missing: dict[str, str] = dict.fromkeys(names, "")
     for path, route in routes:
-        yield from _route(path, route, names)
+        yield from _route(path, route, names, missing)
 
 
 def _rows(table: Row, name: str, above: str = "") -> Iterator[tuple[str, Row]]:
@@ -73,15 +75,23 @@ def _upstream(path: str, upstream: Row) -> Iterator[Fault]:
         yield Fault(f"{path}.ca_file", "has no effect: base_url is http, not https")
 
 
-def _route(path: str, route: Row, names: set[str]) -> Iterator[Fault]:
+def _route(path: str, route: Row, names: list[str], missing: dict[str, str]) -> Iterator[Fault]:
+    """Judge one route.
+
+    :param missing: what to say of an upstream by its name, empty for one that is there; filled
+        on the way.
+    """
     first: dict[tuple[str, str], str] = {}
     weights = 0
     targets = list(_rows(route, "targets", f"{path}."))
     for at, target in targets:
         upstream, model = target.get("upstream"), target.get("model")
-        if isinstance(upstream, str) and upstream not in names:
-            hint = did_you_mean(upstream, sorted(names))
-            yield Fault(f"{at}.upstream", f"no upstream named {quoted(upstream)}{hint}")
+        if isinstance(upstream, str):
+            if upstream not in missing:
+                hint = did_you_mean(upstream, names)
+                missing[upstream] = f"no upstream named {quoted(upstream)}{hint}"
+            if missing[upstream]:
+                yield Fault(f"{at}.upstream", missing[upstream])
         if isinstance(upstream, str) and isinstance(model, str):
             if (upstream, model) in first:
                 yield Fault(at, f"is the same upstream and model as {first[upstream, model]}")
