@@ -1,0 +1,413 @@
+"""The one way to write to the disk: append, replace, cut, and read back what a crash left.
+
+What is assumed of the disk, and nothing more: a write may be torn anywhere; what was not synced
+may be lost or half there after a crash; a rename within one folder is there whole or not at all,
+and for good only once the folder is synced; a sync that failed has lost what it was for.
+
+* Records are lines. A line is there when its line end is: a *torn* tail is what a crash leaves,
+  and is cut off before anything is appended (:func:`complete_length`, :func:`cut_file`).
+* A file is replaced by building it under a temporary name, syncing it, renaming it and syncing
+  the folder (:func:`replace_file`). Leftovers are removed at a start (:func:`sweep_temporaries`).
+* A sync may take milliseconds or, on a sick disk, seconds. It is never done on the reactor's
+  thread: each store hands its work to one :class:`WriterThread`, which does it in order.
+"""
+
+import contextlib
+import errno
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import Interface, implementer
+
+T = TypeVar("T")
+
+# Nobody but the daemon reads its state: spools and ledgers say who used what.
+PRIVATE_MODE = 0o600
+
+TEMPORARY_SUFFIX = ".tmp"
+
+# How much of a file is read at a time: large enough that calls do not matter, small enough that a
+# thousand of them run one after the other without weight.
+READ_BYTES = 256 * 1024
+
+# Jobs waiting for a writer. A store submits one at a time for all that waits, and a few small
+# ones beside it; a thousand mean that the disk has stood still for long.
+MAX_PENDING_JOBS = 1024
+
+# etcd's threshold too: a disk that takes a second to sync is about to become the story.
+SLOW_JOB_SECONDS = 1.0
+
+
+class WriterBusyError(Exception):
+    """A writer has as many jobs waiting as it may have; the disk does not keep up."""
+
+
+class WriterStoppedError(Exception):
+    """A job was handed to a writer that has been stopped."""
+
+
+class AppendFile:
+    """A file of lines that grows at its end, by one writer.
+
+    An append is there whole or not at all, as far as the running process can see to it: where
+    the disk fills up in the middle, what was written of it is cut off again. What the disk makes
+    of it in a crash is up to :meth:`sync`.
+
+    :ivar path: where it is.
+    :ivar size: its length in bytes, torn or refused pieces not counted.
+    """
+
+    def __init__(self, path: str, mode: int = PRIVATE_MODE) -> None:
+        """Open or create the file; a new one is synced into its folder.
+
+        :raises OSError: it cannot be opened.
+        """
+        self.path = path
+        existed = os.path.exists(path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(path, flags, mode)
+        try:
+            self.size = os.fstat(self._fd).st_size
+            if not existed:
+                sync_directory(os.path.dirname(path) or ".")
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._synced_size = self.size
+        self._damaged = False
+
+    def append(self, lines: bytes) -> None:
+        """Write ``lines``, which end with a line end, behind everything else.
+
+        :raises OSError: they could not be written, and are not there; the file can be used on.
+        """
+        self._mend()
+        left = memoryview(lines)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError:
+            self._damaged = True
+            # The first error is the one to tell; the cut is tried again before the next append.
+            with contextlib.suppress(OSError):
+                self._mend()
+            raise
+        self.size += len(lines)
+
+    def sync(self) -> None:
+        """Make what was appended survive a crash; blocks while the disk works.
+
+        :raises OSError: the disk refused. All that was appended since the last sync is cut off,
+            since nobody can tell what of it is there.
+        """
+        self._mend()
+        size = self.size
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self.size = self._synced_size
+            self._damaged = True
+            with contextlib.suppress(OSError):
+                self._mend()
+            raise
+        self._synced_size = size
+
+    def cut(self, size: int) -> None:
+        """Shorten the file to ``size`` bytes, at most its length; not synced.
+
+        :raises OSError: it could not be cut.
+        """
+        if size > self.size:
+            raise ValueError(f"{self.path} has {self.size} bytes; it cannot be cut to {size}")
+        os.ftruncate(self._fd, size)
+        self.size = size
+        self._synced_size = min(self._synced_size, size)
+        self._damaged = False
+
+    def close(self) -> None:
+        """Close the file; nothing is synced. A second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _mend(self) -> None:
+        """Cut off what a failed write or sync may have left."""
+        if self._damaged:
+            os.ftruncate(self._fd, self.size)
+            self._damaged = False
+
+
+def append_file(path: str, lines: bytes, mode: int = PRIVATE_MODE) -> None:
+    """Append ``lines`` to a file that is not held open, and sync it.
+
+    :raises OSError: they could not be written, or not synced.
+    """
+    file = AppendFile(path, mode)
+    try:
+        file.append(lines)
+        file.sync()
+    finally:
+        file.close()
+
+
+def replace_file(path: str, data: bytes, mode: int = PRIVATE_MODE) -> None:
+    """Put ``data`` in the place of a file's content, whole or not at all; blocks for two syncs.
+
+    :raises OSError: it could not be done; the old file is untouched, and no temporary one left.
+    """
+    folder, name = os.path.split(path)
+    folder = folder or "."
+    # A name of its own for each call: two processes may keep the same file.
+    fd, temporary = tempfile.mkstemp(TEMPORARY_SUFFIX, name + ".", folder)
+    try:
+        try:
+            os.fchmod(fd, mode)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_directory(folder)
+
+
+def sync_directory(path: str) -> None:
+    """Make names that were made, renamed or removed in a folder survive a crash.
+
+    :raises OSError: the disk refused.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        # Some network and overlay file systems have no such call; they promise nothing anyway.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(fd)
+
+
+def sweep_temporaries(folder: str, name: str) -> list[str]:
+    """Remove what broken-off replacements of the file ``name`` left in ``folder``.
+
+    :returns: the names removed. A folder that is not there has none.
+    """
+    removed = []
+    try:
+        found = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    for entry in found:
+        if entry.startswith(name + ".") and entry.endswith(TEMPORARY_SUFFIX):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, entry))
+                removed.append(entry)
+    return removed
+
+
+def cut_file(path: str, length: int) -> None:
+    """Shorten a file to ``length`` bytes and sync it.
+
+    :raises ValueError: it is shorter than that; cutting must not fill it with zeros.
+    :raises OSError: the disk refused.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        if length > size:
+            raise ValueError(f"{path} has {size} bytes; it cannot be cut to {length}")
+        os.ftruncate(fd, length)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def complete_length(path: str) -> int:
+    """Return how many bytes of a file are whole lines; 0 where there is no file.
+
+    What stands behind them is a torn tail. It is looked for from the end, piece by piece.
+    """
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the with below
+    except FileNotFoundError:
+        return 0
+    with file:
+        end = os.fstat(file.fileno()).st_size
+        while end > 0:
+            start = max(0, end - READ_BYTES)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
+
+
+def read_lines(
+    path: str, max_line: int, start: int = 0
+) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Read a file line by line, in pieces, whatever is in it.
+
+    :param max_line: the longest line that is handed out, in bytes without its end; what is held
+        at a time is this and one piece.
+    :param start: the offset to begin at, where a line begins.
+    :returns: for each line its offset, its bytes without the line end, and whether that end is
+        there; the last one may lack it. For a line that is too long, ``None`` stands in the place
+        of its bytes. A file that is not there has no lines.
+    """
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the with below
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(start)
+        offset, held, too_long = start, b"", False
+        # Counts what was dropped of a line that is too long.
+        dropped = 0
+        while piece := file.read(READ_BYTES):
+            *whole, rest = piece.split(b"\n")
+            for end in whole:
+                line = held + end if held else end
+                length = dropped + len(line)
+                yield offset, None if too_long or length > max_line else line, True
+                offset += length + 1
+                held, too_long, dropped = b"", False, 0
+            if too_long or len(held) + len(rest) > max_line:
+                dropped += len(held) + len(rest)
+                held, too_long = b"", True
+            else:
+                held += rest
+        if held or too_long:
+            yield offset, None if too_long else held, False
+
+
+class IWriter(Interface):
+    """Does the disk work of one store, one job after the other."""
+
+    def submit(job: Callable[[], T]) -> "Deferred[T]":  # noqa: N805
+        """Do ``job`` after all that were submitted before it, away from the reactor.
+
+        :returns: its result or its failure; :class:`WriterBusyError` or
+            :class:`WriterStoppedError` where it was not taken.
+        """
+
+    def stop() -> "Deferred[None]":
+        """Take no more jobs; fires when those taken are done."""
+
+
+@implementer(IWriter)
+class WriterThread:
+    """One thread that does the disk work of one store, in the order it was submitted.
+
+    The thread is started by the first job and not before, since a daemon may still fork until
+    then. Results come back through ``reactor_call``, so whoever submitted never sees the thread.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        name: str,
+        reactor_call: Callable[..., object],
+        max_pending: int = MAX_PENDING_JOBS,
+    ) -> None:
+        """Prepare the writer.
+
+        :param name: what the log and the process list call it.
+        :param reactor_call: the reactor's ``callFromThread``.
+        :param max_pending: how many jobs may wait.
+        """
+        self.name = name
+        self._reactor_call = reactor_call
+        self._max_pending = max_pending
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._stopped: list[Deferred[None]] = []
+        self.pending = 0
+
+    def submit(self, job: Callable[[], T]) -> "Deferred[T]":
+        """Do ``job`` in the thread, after all that were submitted before it.
+
+        Called on the reactor's thread. Cancelling the Deferred does not take the job back.
+
+        :returns: the job's result or failure; :class:`WriterBusyError` where too many wait,
+            :class:`WriterStoppedError` after :meth:`stop`.
+        """
+        if self._stopping:
+            return fail(WriterStoppedError(f"the writer {self.name} has been stopped"))
+        if self.pending >= self._max_pending:
+            return fail(WriterBusyError(f"{self.pending} jobs wait for the writer {self.name}"))
+        done: Deferred[T] = Deferred()
+        self.pending += 1
+        self._jobs.put(lambda: self._do(job, done))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread.start()
+        return done
+
+    def stop(self) -> "Deferred[None]":
+        """Take no more jobs, and end the thread when those taken are done.
+
+        :returns: fires then; a second call fires together with the first.
+        """
+        if self._thread is None:
+            self._stopping = True
+            return succeed(None)
+        stopped: Deferred[None] = Deferred()
+        self._stopped.append(stopped)
+        if not self._stopping:
+            self._stopping = True
+            self._jobs.put(None)
+        return stopped
+
+    def _run(self) -> None:
+        """Do jobs until the end mark; the only method that runs in the thread, with ``_do``."""
+        while (job := self._jobs.get()) is not None:
+            job()
+        self._reactor_call(self._ended)
+
+    def _do(self, job: Callable[[], T], done: "Deferred[T]") -> None:
+        began = time.monotonic()
+        result: T | Failure
+        try:
+            result = job()
+        except BaseException:
+            result = Failure()  # type: ignore[no-untyped-call]
+        self._reactor_call(self._deliver, done, result, time.monotonic() - began)
+
+    def _deliver(self, done: "Deferred[T]", result: "T | Failure", seconds: float) -> None:
+        """Hand a result over, on the reactor's thread."""
+        self.pending -= 1
+        if seconds > SLOW_JOB_SECONDS:
+            self.log.warn(
+                "the writer {name} took {seconds:.1f} s for one job; "
+                "look after the disk of its folder",
+                name=self.name,
+                seconds=seconds,
+            )
+        if isinstance(result, Failure):
+            done.errback(result)
+        else:
+            done.callback(result)
+
+    def _ended(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        stopped, self._stopped = self._stopped, []
+        for waiting in stopped:
+            waiting.callback(None)

@@ -1,0 +1,535 @@
+"""Append, replace, cut and read back; and the thread that does it."""
+
+import errno
+import os
+import queue
+import resource
+import signal
+import stat
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import ILogObserver, LogEvent, Logger
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from omnigate import files
+from omnigate.files import (
+    READ_BYTES,
+    AppendFile,
+    IWriter,
+    WriterBusyError,
+    WriterStoppedError,
+    WriterThread,
+    append_file,
+    complete_length,
+    cut_file,
+    read_lines,
+    replace_file,
+    sweep_temporaries,
+    sync_directory,
+)
+from omnigate.testing.writer import SynchronousWriter
+
+MAX_LINE = 1000
+
+
+def noted(done: list[int], number: int) -> int:
+    """Keep ``number`` in the list of what was done."""
+    done.append(number)
+    return number
+
+
+def refuse(*_: Any) -> None:
+    """Fail as a sick disk does."""
+    raise OSError(errno.EIO, "Input/output error")
+
+
+class FolderTestCase(SynchronousTestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        os.makedirs(self.folder)
+        self.path = os.path.join(self.folder, "log.jsonl")
+
+    def content(self) -> bytes:
+        """Return what the file holds."""
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def put(self, data: bytes) -> None:
+        """Make the file hold ``data``."""
+        with open(self.path, "wb") as file:
+            file.write(data)
+
+    def lines(
+        self, max_line: int = MAX_LINE, start: int = 0
+    ) -> list[tuple[int, bytes | None, bool]]:
+        """Return all lines of the file."""
+        return list(read_lines(self.path, max_line, start))
+
+    def limit_file_size(self, size: int) -> None:
+        """Let no file of this process grow beyond ``size``, as on a full disk."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGXFSZ, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class AppendFileTests(FolderTestCase):
+    def opened(self) -> AppendFile:
+        """Return the file, closed at the end of the test."""
+        file = AppendFile(self.path)
+        self.addCleanup(file.close)
+        return file
+
+    def test_a_new_file_is_private(self) -> None:
+        """Nobody else on the machine reads who used what."""
+        self.opened()
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
+
+    def test_lines_go_behind_what_is_there(self) -> None:
+        """Opening again does not overwrite, and the size is known."""
+        self.put(b"one\n")
+        file = self.opened()
+        file.append(b"two\n")
+        file.append(b"three\nfour\n")
+        file.sync()
+        self.assertEqual(self.content(), b"one\ntwo\nthree\nfour\n")
+        self.assertEqual(file.size, len(self.content()))
+
+    def test_a_full_disk_leaves_no_half_line(self) -> None:
+        """What was written of a refused append is cut off, and the file can be used on."""
+        file = self.opened()
+        file.append(b"a" * 99 + b"\n")
+        self.limit_file_size(150)
+        self.assertRaises(OSError, file.append, b"b" * 99 + b"\n")
+        self.assertEqual(file.size, 100)
+        self.assertEqual(self.content(), b"a" * 99 + b"\n")
+        file.append(b"short\n")
+        self.assertEqual(self.content(), b"a" * 99 + b"\nshort\n")
+
+    def test_a_cut_that_fails_too_is_made_up_for_later(self) -> None:
+        """No line is ever appended to the rest of a torn one."""
+        file = self.opened()
+        file.append(b"one\n")
+        write, room = os.write, [b"sec"]
+
+        def tear(fd: int, data: bytes) -> int:
+            if room:
+                return write(fd, room.pop())
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        broken_write = self.patch(os, "write", tear)
+        broken_cut = self.patch(os, "ftruncate", refuse)
+        self.assertRaises(OSError, file.append, b"seconds\n")
+        self.assertEqual(self.content(), b"one\nsec")
+        broken_write.restore()
+        self.assertRaises(OSError, file.append, b"two\n")
+        self.assertRaises(OSError, file.sync)
+        broken_cut.restore()
+        file.append(b"two\n")
+        self.assertEqual(self.content(), b"one\ntwo\n")
+
+    def test_a_refused_sync_takes_back_what_it_was_for(self) -> None:
+        """Lines that were never safe do not come back at the next start; safe ones stay."""
+        file = self.opened()
+        file.append(b"safe\n")
+        file.sync()
+        file.append(b"one\n")
+        file.append(b"two\n")
+        sick = self.patch(os, "fdatasync", refuse)
+        self.assertRaises(OSError, file.sync)
+        self.assertEqual(self.content(), b"safe\n")
+        sick.restore()
+        file.append(b"three\n")
+        file.sync()
+        self.assertEqual(self.content(), b"safe\nthree\n")
+
+    def test_cutting_forgets_the_rest(self) -> None:
+        """A drained spool begins again at nothing."""
+        file = self.opened()
+        file.append(b"one\ntwo\n")
+        file.cut(4)
+        file.append(b"2\n")
+        self.assertEqual(self.content(), b"one\n2\n")
+        self.assertRaises(ValueError, file.cut, 7)
+        file.cut(0)
+        self.assertEqual((self.content(), file.size), (b"", 0))
+
+    def test_closing_twice_is_harmless(self) -> None:
+        """A second close does not close somebody else's file."""
+        file = AppendFile(self.path)
+        file.close()
+        file.close()
+        self.assertRaises(OSError, file.append, b"x\n")
+
+    def test_a_folder_that_is_not_there(self) -> None:
+        """The error names the place."""
+        error = self.assertRaises(OSError, AppendFile, os.path.join(self.folder, "no", "log"))
+        self.assertIn("no/log", str(error))
+
+    def test_one_append_to_a_closed_file(self) -> None:
+        """A line now and then needs no file held open."""
+        append_file(self.path, b"one\n")
+        append_file(self.path, b"two\n")
+        self.assertEqual(self.content(), b"one\ntwo\n")
+
+
+class ReplaceFileTests(FolderTestCase):
+    def test_the_content_is_replaced(self) -> None:
+        """The new content is there, private, and nothing else is left."""
+        self.put(b"a long old content")
+        replace_file(self.path, b"new")
+        self.assertEqual(self.content(), b"new")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
+        self.assertEqual(os.listdir(self.folder), ["log.jsonl"])
+
+    def test_the_mode_is_as_asked(self) -> None:
+        """A file that others may read is made so."""
+        replace_file(self.path, b"x", mode=0o644)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o644)
+
+    def test_a_failure_at_any_step_leaves_the_old_file_alone(self) -> None:
+        """No step that fails loses the old content or leaves a temporary file."""
+        self.put(b"old")
+        for step in ("fchmod", "write", "fsync", "replace"):
+            sick = self.patch(os, step, refuse)
+            self.assertRaises(OSError, replace_file, self.path, b"new")
+            sick.restore()
+            self.assertEqual(self.content(), b"old", step)
+            self.assertEqual(os.listdir(self.folder), ["log.jsonl"], step)
+
+    def test_a_full_disk_leaves_the_old_file_alone(self) -> None:
+        """A content that does not fit replaces nothing."""
+        self.put(b"old")
+        self.limit_file_size(100)
+        self.assertRaises(OSError, replace_file, self.path, b"x" * 200)
+        self.assertEqual(self.content(), b"old")
+        self.assertEqual(os.listdir(self.folder), ["log.jsonl"])
+
+    def test_a_name_without_a_folder_is_in_the_working_one(self) -> None:
+        """A relative path works as everywhere."""
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.folder)
+        replace_file("log.jsonl", b"here")
+        append_file("other", b"x\n")
+        self.assertEqual(sorted(os.listdir(".")), ["log.jsonl", "other"])
+
+    def test_leftovers_are_swept(self) -> None:
+        """Temporary files of this name go at a start; those of other names stay."""
+        kept = ["log.jsonl", "log.jsonl.1", "log.jsonlx.tmp", "other.tmp"]
+        for name in [*kept, "log.jsonl.tmp", "log.jsonl.a1b2.tmp"]:
+            with open(os.path.join(self.folder, name), "wb"):
+                pass
+        removed = sweep_temporaries(self.folder, "log.jsonl")
+        self.assertEqual(removed, ["log.jsonl.a1b2.tmp", "log.jsonl.tmp"])
+        self.assertEqual(sorted(os.listdir(self.folder)), kept)
+        self.assertEqual(sweep_temporaries(os.path.join(self.folder, "nowhere"), "x"), [])
+
+    def test_a_real_leftover_is_swept(self) -> None:
+        """What a killed replacement leaves is what the sweep removes."""
+        self.patch(os, "replace", refuse)
+        healed = self.patch(os, "unlink", refuse)
+        self.assertRaises(OSError, replace_file, self.path, b"new")
+        self.assertEqual(len(os.listdir(self.folder)), 1)
+        healed.restore()
+        self.assertEqual(len(sweep_temporaries(self.folder, "log.jsonl")), 1)
+
+
+class SyncDirectoryTests(FolderTestCase):
+    def test_a_file_system_without_the_call_is_passed_over(self) -> None:
+        """Only a disk that refused is an error."""
+
+        def unknown(fd: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+        sync_directory(self.folder)
+        patched = self.patch(os, "fsync", unknown)
+        sync_directory(self.folder)
+        patched.restore()
+        self.patch(os, "fsync", refuse)
+        self.assertRaises(OSError, sync_directory, self.folder)
+
+
+class ReadLinesTests(FolderTestCase):
+    def test_lines_with_their_offsets(self) -> None:
+        """Each line comes with the place where it begins."""
+        self.put(b"one\n\nthree\n")
+        self.assertEqual(self.lines(), [(0, b"one", True), (4, b"", True), (5, b"three", True)])
+
+    def test_the_torn_tail_is_told(self) -> None:
+        """A last line without an end is not complete."""
+        self.put(b"one\ntw")
+        self.assertEqual(self.lines(), [(0, b"one", True), (4, b"tw", False)])
+
+    def test_reading_from_an_offset(self) -> None:
+        """A reader that knows a prefix begins behind it."""
+        self.put(b"one\ntwo\n")
+        self.assertEqual(self.lines(start=4), [(4, b"two", True)])
+        self.assertEqual(self.lines(start=8), [])
+
+    def test_no_file_has_no_lines(self) -> None:
+        """A file that is not there yet is an empty one."""
+        self.assertEqual(self.lines(), [])
+        self.assertEqual(complete_length(self.path), 0)
+
+    def test_a_line_too_long_is_passed_over_in_bounded_memory(self) -> None:
+        """Its place is told, its bytes are not; the lines behind it are read."""
+        junk = b"x" * (3 * READ_BYTES)
+        self.put(b"one\n" + junk + b"\ntwo\n" + junk)
+        self.assertEqual(
+            self.lines(),
+            [
+                (0, b"one", True),
+                (4, None, True),
+                (5 + len(junk), b"two", True),
+                (9 + len(junk), None, False),
+            ],
+        )
+
+    def test_the_longest_line_is_read(self) -> None:
+        """The bound is a length that is still read, wherever a piece ends."""
+        for before in (0, READ_BYTES - 3, READ_BYTES - MAX_LINE, READ_BYTES - MAX_LINE - 1):
+            good, bad = b"x" * MAX_LINE, b"y" * (MAX_LINE + 1)
+            lead = (b"." * 99 + b"\n") * (before // 100) + b"\n" * (before % 100)
+            self.put(lead + good + b"\n" + bad + b"\n" + good)
+            found = [
+                line for _, line, _ in self.lines() if line is None or line[:1] in (b"x", b"y")
+            ]
+            self.assertEqual(found, [good, None, good])
+
+    @settings(max_examples=150, deadline=None)
+    @given(
+        st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=12),
+        st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")),
+        st.integers(1, 50),
+        st.integers(1, 30),
+    )
+    def test_any_cut_of_the_bytes_gives_the_same_lines(
+        self, whole: list[bytes], tail: bytes, piece: int, max_line: int
+    ) -> None:
+        """However the file falls into pieces, the lines are those of the file."""
+        data = b"".join(line + b"\n" for line in whole) + tail
+        self.put(data)
+        expected: list[tuple[int, bytes | None, bool]] = []
+        offset = 0
+        for line in whole:
+            expected.append((offset, line if len(line) <= max_line else None, True))
+            offset += len(line) + 1
+        if tail:
+            expected.append((offset, tail if len(tail) <= max_line else None, False))
+        patched = self.patch(files, "READ_BYTES", piece)
+        try:
+            self.assertEqual(self.lines(max_line), expected)
+            self.assertEqual(complete_length(self.path), offset)
+        finally:
+            patched.restore()
+
+
+class TornTailTests(FolderTestCase):
+    def test_cut_at_every_byte_of_the_last_record(self) -> None:
+        """Wherever a crash cut the last record, the others stand and new ones follow cleanly."""
+        first, last = b'{"id":"a"}\n{"id":"b"}\n', b'{"id":"\xc3\xa4","n":12}\n'
+        for kept in range(len(last) + 1):
+            self.put((first + last)[: len(first) + kept])
+            whole = complete_length(self.path)
+            self.assertEqual(whole, len(first) + (len(last) if kept == len(last) else 0))
+            cut_file(self.path, whole)
+            file = AppendFile(self.path)
+            file.append(b'{"id":"d"}\n')
+            file.sync()
+            file.close()
+            lines = self.lines()
+            self.assertTrue(all(complete for _, _, complete in lines))
+            expected = [b'{"id":"a"}', b'{"id":"b"}', b'{"id":"d"}']
+            if kept == len(last):
+                expected.insert(2, last[:-1])
+            self.assertEqual([line for _, line, _ in lines], expected)
+
+    def test_a_tail_of_zeros_is_torn(self) -> None:
+        """Some file systems leave zeros where a write was lost."""
+        self.put(b"one\n" + bytes(5000))
+        self.assertEqual(complete_length(self.path), 4)
+
+    def test_a_long_torn_tail_is_found_from_the_end(self) -> None:
+        """The search goes on over pieces."""
+        self.put(b"one\n" + b"x" * (2 * READ_BYTES + 5))
+        self.assertEqual(complete_length(self.path), 4)
+        self.put(b"x" * (2 * READ_BYTES + 5))
+        self.assertEqual(complete_length(self.path), 0)
+
+    def test_cutting_never_fills_up(self) -> None:
+        """A length beyond the file is a mistake, not zeros."""
+        self.put(b"one\n")
+        self.assertRaises(ValueError, cut_file, self.path, 5)
+        self.assertEqual(self.content(), b"one\n")
+        cut_file(self.path, 0)
+        self.assertEqual(self.content(), b"")
+
+
+class FakeReactor:
+    """Collects what a thread wants done, and does it where the test stands."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = (
+            queue.SimpleQueue()
+        )
+
+    def call_from_thread(self, call: Callable[..., object], *args: object) -> None:
+        """Keep ``call`` for :meth:`step`."""
+        self.calls.put((call, args))
+
+    def step(self) -> None:
+        """Wait for one call and do it."""
+        call, args = self.calls.get(timeout=5)
+        call(*args)
+
+
+class WriterContractTests(SynchronousTestCase):
+    """What holds for the thread and for its stand-in."""
+
+    def writers(self) -> list[tuple[Any, Callable[[], None]]]:
+        """Return each writer, with what makes its next job come back."""
+        reactor = FakeReactor()
+        thread = WriterThread("test", reactor.call_from_thread, max_pending=3)
+        stand_in = SynchronousWriter(holding=True, max_pending=3)
+        return [(thread, reactor.step), (stand_in, lambda: void(stand_in.run(1)))]
+
+    def test_they_provide_the_interface(self) -> None:
+        """A store takes either."""
+        for writer, _ in self.writers():
+            verifyObject(IWriter, writer)
+
+    def test_jobs_are_done_in_order(self) -> None:
+        """Results come back one by one, in the order of the jobs."""
+        for writer, step in self.writers():
+            done: list[int] = []
+            results = [writer.submit(partial(noted, done, n)) for n in range(3)]
+            self.assertEqual(writer.pending, 3)
+            for n, result in enumerate(results):
+                self.assertNoResult(result)
+                step()
+                self.assertEqual(self.successResultOf(result), n)
+            self.assertEqual((done, writer.pending), ([0, 1, 2], 0))
+            self.end(writer, step)
+
+    def test_a_failure_comes_back_and_the_next_job_is_done(self) -> None:
+        """A job that raises fails its own Deferred and nothing else."""
+        for writer, step in self.writers():
+            bad, good = writer.submit(refuse), writer.submit(lambda: 5)
+            step()
+            step()
+            self.failureResultOf(bad, OSError)
+            self.assertEqual(self.successResultOf(good), 5)
+            self.end(writer, step)
+
+    def test_too_many_jobs_are_refused(self) -> None:
+        """A disk that stands still does not fill the memory."""
+        for writer, step in self.writers():
+            for _ in range(3):
+                writer.submit(lambda: None)
+            self.failureResultOf(writer.submit(lambda: None), WriterBusyError)
+            for _ in range(3):
+                step()
+            self.end(writer, step)
+
+    def test_stopping_does_what_was_taken_and_takes_no_more(self) -> None:
+        """A stop loses nothing that was submitted before it."""
+        for writer, step in self.writers():
+            result = writer.submit(lambda: "done")
+            stopped = writer.stop()
+            again = writer.stop()
+            self.assertNoResult(stopped)
+            self.failureResultOf(writer.submit(lambda: None), WriterStoppedError)
+            step()
+            self.assertEqual(self.successResultOf(result), "done")
+            self.end(writer, step, stopped)
+            self.successResultOf(again)
+            self.successResultOf(writer.stop())
+
+    def test_stopping_an_idle_writer(self) -> None:
+        """A writer that never had a job is stopped at once."""
+        for writer, _ in self.writers():
+            self.successResultOf(writer.stop())
+            self.failureResultOf(writer.submit(lambda: None), WriterStoppedError)
+
+    def test_cancelling_does_not_take_a_job_back(self) -> None:
+        """Who no longer waits is told so; the job is done all the same."""
+        for writer, step in self.writers():
+            done: list[int] = []
+            result = writer.submit(partial(noted, done, 1))
+            result.cancel()
+            self.failureResultOf(result, CancelledError)
+            step()
+            self.assertEqual(done, [1])
+            self.end(writer, step)
+
+    def end(
+        self, writer: Any, step: Callable[[], None], stopped: "Deferred[None] | None" = None
+    ) -> None:
+        """Stop a writer whose jobs are done."""
+        stopped = stopped or writer.stop()
+        if not stopped.called:
+            step()
+        self.successResultOf(stopped)
+
+
+def void(_: object) -> None:
+    """Drop a value."""
+
+
+@implementer(ILogObserver)
+class Listener:
+    """Keeps log events."""
+
+    def __init__(self, told: list[LogEvent]) -> None:
+        self.told = told
+
+    def __call__(self, event: LogEvent) -> None:
+        self.told.append(event)
+
+
+class WriterThreadTests(SynchronousTestCase):
+    def test_work_is_done_in_another_thread_that_ends(self) -> None:
+        """The reactor's thread does not touch the disk; no thread is left behind."""
+        reactor = FakeReactor()
+        writer = WriterThread("ledger", reactor.call_from_thread)
+        before = threading.active_count()
+        name = writer.submit(lambda: threading.current_thread().name)
+        reactor.step()
+        self.assertEqual(self.successResultOf(name), "ledger")
+        stopped = writer.stop()
+        reactor.step()
+        self.successResultOf(stopped)
+        self.assertEqual(threading.active_count(), before)
+
+    def test_no_thread_is_there_before_the_first_job(self) -> None:
+        """A daemon may fork after the writer is made."""
+        before = threading.active_count()
+        WriterThread("idle", FakeReactor().call_from_thread)
+        self.assertEqual(threading.active_count(), before)
+
+    def test_a_slow_disk_is_news(self) -> None:
+        """A job that takes longer than it may is logged with the writer's name."""
+        self.patch(files, "SLOW_JOB_SECONDS", -1.0)
+        told: list[LogEvent] = []
+        reactor = FakeReactor()
+        writer = WriterThread("ledger", reactor.call_from_thread)
+        writer.log = Logger(observer=Listener(told))
+        result = writer.submit(lambda: None)
+        reactor.step()
+        self.successResultOf(result)
+        stopped = writer.stop()
+        reactor.step()
+        self.successResultOf(stopped)
+        self.assertEqual([event["name"] for event in told], ["ledger"])
