@@ -184,6 +184,99 @@ class AppendFileTests(FolderTestCase):
         self.assertEqual(self.content(), b"one\ntwo\n")
 
 
+class SickDisk:
+    """Stands in for the calls of a disk that tears writes and refuses syncs when told to."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.sick = False
+        self.write_really = os.write
+        self.sync_really = os.fdatasync
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write what there is room for; nothing more when the room is used up."""
+        if self.room is None:
+            return self.write_really(fd, data)
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self.write_really(fd, data[: self.room])
+        self.room -= written
+        return written
+
+    def fdatasync(self, fd: int) -> None:
+        """Sync, or refuse."""
+        if self.sick:
+            refuse()
+        self.sync_really(fd)
+
+
+steps = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 30)),
+    st.tuples(st.just("torn"), st.integers(1, 30)),
+    st.tuples(st.just("sync"), st.just(0)),
+    st.tuples(st.just("refused"), st.just(0)),
+    st.tuples(st.just("reopen"), st.just(0)),
+    st.tuples(st.just("crash"), st.integers(0, 40)),
+)
+
+
+class AnyHistoryTests(FolderTestCase):
+    @settings(max_examples=120, deadline=None)
+    @given(st.lists(steps, max_size=25))
+    def test_accepted_lines_stand_and_refused_ones_do_not(
+        self, history: list[tuple[str, int]]
+    ) -> None:
+        """The file holds the accepted lines, and after a crash all that were synced."""
+        disk = SickDisk()
+        patches = [self.patch(os, "write", disk.write), self.patch(os, "fdatasync", disk.fdatasync)]
+        try:
+            self.play(disk, history)
+        finally:
+            for patched in patches:
+                patched.restore()
+
+    def play(self, disk: SickDisk, history: list[tuple[str, int]]) -> None:
+        """Do what the history says, and compare with what should be there."""
+        self.put(b"")
+        file = AppendFile(self.path)
+        accepted: list[bytes] = []
+        synced = 0
+        for number, (step, size) in enumerate(history):
+            line = b"%d:" % number + b"x" * size + b"\n"
+            if step == "append":
+                file.append(line)
+                accepted.append(line)
+            elif step == "torn":
+                disk.room = min(size, len(line) - 1)
+                self.assertRaises(OSError, file.append, line)
+                disk.room = None
+            elif step == "sync":
+                file.sync()
+                synced = len(accepted)
+            elif step == "refused":
+                disk.sick = True
+                self.assertRaises(OSError, file.sync)
+                disk.sick = False
+                del accepted[synced:]
+            elif step == "reopen":
+                file.close()
+                file = AppendFile(self.path)
+                synced = len(accepted)
+            else:
+                file.close()
+                # Of what was not synced, any part may be lost.
+                safe = sum(map(len, accepted[:synced]))
+                cut_file(self.path, max(safe, len(self.content()) - size))
+                cut_file(self.path, complete_length(self.path))
+                kept = len(self.lines())
+                self.assertTrue(kept >= synced)
+                del accepted[kept:]
+                file, synced = AppendFile(self.path), kept
+            self.assertEqual(self.content(), b"".join(accepted))
+            self.assertEqual(file.size, len(self.content()))
+        file.close()
+
+
 class ReplaceFileTests(FolderTestCase):
     def test_the_content_is_replaced(self) -> None:
         """The new content is there, private, and nothing else is left."""

@@ -24,6 +24,7 @@ FLOORS = {
             "money",
             "periods",
             "settings",
+            "settings_table",
             "systemd_notify",
             "text",
             "token_bucket",
