@@ -1,0 +1,134 @@
+"""Tests for omnigate.ledger.ingest."""
+
+from typing import Any
+
+import msgspec
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.events import MAX_COUNT, UsageEvent
+from omnigate.ledger.id_days import id_digest
+from omnigate.ledger.ingest import Prepared, prepare
+from omnigate.ledger.lines import decode_line
+from omnigate.money import Price, price_from_usd
+from tests.ledger.test_lines import usage_event
+
+NOW_MS = 1_795_984_400_000
+
+MINI = price_from_usd(input=0.15, cached_input=0.075, cache_write=0.0, output=0.60)
+
+
+def as_dict(event_id: str = "e1", **changes: object) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.to_builtins(usage_event(event_id))
+    value.update(changes)
+    return value
+
+
+class PrepareTests(SynchronousTestCase):
+    """What becomes of a batch."""
+
+    def setUp(self) -> None:
+        self.recorded: set[int] = set()
+        self.pending: set[int] = set()
+        self.asked: list[str] = []
+
+    def price(self, event: UsageEvent) -> Price | None:
+        self.asked.append(event.id)
+        return MINI if event.target_model == "gpt-4o-mini" else None
+
+    def prepare(self, *events: Any) -> Prepared:
+        return prepare(
+            events,
+            recorded=self.recorded.__contains__,
+            pending=self.pending.__contains__,
+            price=self.price,
+            now_ms=NOW_MS,
+        )
+
+    def test_a_good_event_becomes_a_line(self) -> None:
+        """Its cost is the four counts times the four prices, rounded once."""
+        prepared = self.prepare(as_dict())
+        (entry,) = prepared.entries
+        self.assertEqual(entry.digest, id_digest("e1"))
+        self.assertEqual(entry.cost_nano, 900 * 150 + 100 * 75 + 250 * 600)
+        read, cost = decode_line(entry.line)
+        self.assertEqual((read.id, cost), ("e1", entry.cost_nano))
+        self.assertEqual(read.received_at, "2026-11-29T20:33:20.000Z")
+        self.assertEqual(prepared.received_day, "2026-11-29")
+
+    def test_bytes_are_taken_as_well(self) -> None:
+        """An event may come as the JSON it was sent as, with text that is not valid UTF-8."""
+        raw = msgspec.json.encode(as_dict()).replace(b"fast", b"f\xffst")
+        (entry,) = self.prepare(raw).entries
+        self.assertEqual(entry.event.route_model, "f\N{REPLACEMENT CHARACTER}st")
+
+    def test_what_the_gateway_answered_itself_costs_nothing(self) -> None:
+        """An answer from the cache and one that no upstream gave are free, and not unpriced."""
+        prepared = self.prepare(
+            as_dict("c", cached=True, upstream=None, target_model=None),
+            as_dict("c2", cached=True),
+            as_dict("f", upstream=None, target_model=None, status=502),
+        )
+        self.assertEqual([entry.cost_nano for entry in prepared.entries], [0, 0, 0])
+        self.assertEqual(prepared.unpriced, 0)
+        self.assertEqual(self.asked, [])
+
+    def test_a_target_without_a_price_is_recorded_at_nothing(self) -> None:
+        """It is counted, and named once however many events there are."""
+        events = [as_dict(f"u{n}", target_model="other") for n in range(3)]
+        prepared = self.prepare(*events, as_dict("ok"))
+        self.assertEqual(len(prepared.entries), 4)
+        self.assertEqual(prepared.unpriced, 3)
+        self.assertEqual(prepared.unpriced_targets, {("fast", "openai", "other")})
+
+    def test_an_id_recorded_before_is_skipped(self) -> None:
+        """Nor is a price asked for it."""
+        self.recorded.add(id_digest("old"))
+        prepared = self.prepare(as_dict("old"), as_dict("new"))
+        self.assertEqual([entry.event.id for entry in prepared.entries], ["new"])
+        self.assertEqual((prepared.duplicates, prepared.waits), (1, False))
+        self.assertEqual(self.asked, ["new"])
+
+    def test_an_id_being_recorded_makes_the_batch_wait(self) -> None:
+        """It is a duplicate whose fate is not known yet."""
+        self.pending.add(id_digest("now"))
+        prepared = self.prepare(as_dict("now"))
+        self.assertEqual((prepared.entries, prepared.duplicates, prepared.waits), ([], 1, True))
+
+    def test_an_id_twice_in_a_batch_counts_once(self) -> None:
+        """The first one stands."""
+        prepared = self.prepare(as_dict("e1"), as_dict("e1", output_tokens=1))
+        self.assertEqual([entry.event.output_tokens for entry in prepared.entries], [250])
+        self.assertEqual((prepared.duplicates, prepared.waits), (1, False))
+
+    def test_bad_events_are_left_out_and_good_ones_kept(self) -> None:
+        """Missing and mistyped members, counts that are none, values that are no object."""
+        missing = as_dict("bad")
+        del missing["ts_ms"]
+        bad: list[Any] = [
+            missing,
+            as_dict("bad", input_tokens=-1),
+            as_dict("bad", output_tokens=MAX_COUNT + 1),
+            as_dict("bad", input_tokens=1.5),
+            as_dict("bad", stream="yes"),
+            as_dict("bad", key_sha256=None),
+            as_dict("bad", attempts={}),
+            as_dict(""),
+            as_dict("bad", route_model="x" * 70_000),
+            b"{",
+            b"[]",
+            17,
+            None,
+        ]
+        prepared = self.prepare(*bad, as_dict("good"))
+        self.assertEqual(prepared.invalid, len(bad))
+        self.assertEqual(len(prepared.reasons), 3)
+        self.assertIn("ts_ms", prepared.reasons[0])
+        self.assertEqual([entry.event.id for entry in prepared.entries], ["good"])
+
+    def test_what_is_counted_is_what_is_written(self) -> None:
+        """Half a surrogate pair is repaired before the event is looked at, not only in its line."""
+        (entry,) = self.prepare(as_dict("i\ud800", key_sha256="k\udfff", route_model="m")).entries
+        read, _ = decode_line(entry.line)
+        self.assertEqual(read.id, entry.event.id)
+        self.assertEqual(read.key_sha256, entry.event.key_sha256)
+        self.assertEqual(id_digest(read.id), entry.digest)

@@ -1,0 +1,198 @@
+"""Tests for omnigate.ledger.totals."""
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.ledger import totals as totals_module
+from omnigate.ledger.totals import DAYS_KEPT, OTHER, NamedSums, Sums, Totals
+from omnigate.periods import DAY_MS
+
+#: 2026-11-29 00:00:00 UTC.
+NOV_29 = 1_795_910_400_000
+
+
+@attrs.define
+class Usage:
+    """The least that can be counted."""
+
+    key_sha256: str = "k1"
+    route_model: str = "fast"
+    upstream: str | None = "openai"
+    input_tokens: int = 10
+    cached_input_tokens: int = 3
+    cache_write_input_tokens: int = 2
+    output_tokens: int = 5
+    ts_ms: int = NOV_29
+
+
+def sums_of(rows: list[NamedSums]) -> dict[str | None, int]:
+    return {row.name: row.sums.cost_nano for row in rows}
+
+
+class SpendTests(SynchronousTestCase):
+    """What a budget is compared with."""
+
+    def test_nothing_is_spent_by_a_key_nobody_used(self) -> None:
+        """A key without events has spent nothing in any period."""
+        totals = Totals()
+        for period in ("daily", "monthly", "total"):
+            self.assertEqual(totals.spend_nano(["k1"], period, NOV_29), 0)
+
+    def test_the_events_own_time_decides(self) -> None:
+        """An event of last month that comes today is last month's spend."""
+        totals = Totals()
+        totals.count(Usage(ts_ms=NOV_29), 7)
+        totals.count(Usage(ts_ms=NOV_29 - 30 * DAY_MS), 100)
+        self.assertEqual(totals.spend_nano(["k1"], "daily", NOV_29 + DAY_MS - 1), 7)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 7)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29 - 30 * DAY_MS), 100)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 107)
+
+    def test_a_day_ends_with_its_last_millisecond(self) -> None:
+        """The next period starts from nothing, at midnight UTC."""
+        totals = Totals()
+        totals.count(Usage(ts_ms=NOV_29 + DAY_MS - 1), 7)
+        self.assertEqual(totals.spend_nano(["k1"], "daily", NOV_29 + DAY_MS), 0)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29 + 2 * DAY_MS), 0)
+
+    def test_the_hashes_of_a_rotated_key_are_added_up(self) -> None:
+        """A rotated key has several hashes and one spend; a hash named twice counts once."""
+        totals = Totals()
+        totals.count(Usage(key_sha256="old"), 5)
+        totals.count(Usage(key_sha256="new"), 6)
+        totals.count(Usage(key_sha256="other"), 1000)
+        self.assertEqual(totals.spend_nano(["old", "new", "new"], "monthly", NOV_29), 11)
+        self.assertEqual(totals.lifetime(["old", "new"]).requests, 2)
+
+    def test_an_unknown_period_is_refused(self) -> None:
+        """A period that is none is an error, never a spend of nothing."""
+        error = self.assertRaises(ValueError, Totals().spend_nano, ["k1"], "weekly", NOV_29)
+        self.assertIn("weekly", str(error))
+
+
+class GroupingTests(SynchronousTestCase):
+    """The rows of an answer."""
+
+    def books(self) -> Totals:
+        totals = Totals()
+        totals.count(Usage(), 1)
+        totals.count(Usage(key_sha256="k2", route_model="slow", ts_ms=NOV_29 + DAY_MS), 10)
+        totals.count(Usage(upstream=None, ts_ms=NOV_29 + 2 * DAY_MS), 0)
+        return totals
+
+    def test_each_grouping_sums_to_the_same(self) -> None:
+        """Whatever the rows are grouped by, they add up to all events."""
+        totals = self.books()
+        self.assertEqual(sums_of(totals.grouped("key")), {"k1": 1, "k2": 10})
+        self.assertEqual(sums_of(totals.grouped("model")), {"fast": 1, "slow": 10})
+        self.assertEqual(sums_of(totals.grouped("upstream")), {None: 0, "openai": 11})
+        self.assertEqual(
+            sums_of(totals.grouped("day")), {"2026-11-29": 1, "2026-11-30": 10, "2026-12-01": 0}
+        )
+
+    def test_tokens_and_requests_are_summed(self) -> None:
+        """A row holds the number of requests and the four token counts."""
+        totals = self.books()
+        row = totals.grouped("upstream")[1].sums
+        self.assertEqual(row, Sums(2, 20, 6, 4, 10, 11))
+
+    def test_since_and_until_are_both_counted(self) -> None:
+        """Both days named are part of the answer."""
+        totals = self.books()
+        self.assertEqual(
+            sums_of(totals.grouped("day", "2026-11-30", "2026-12-01")),
+            {"2026-11-30": 10, "2026-12-01": 0},
+        )
+        self.assertEqual(sums_of(totals.grouped("key", until="2026-11-29")), {"k1": 1})
+        self.assertEqual(totals.grouped("key", "2027-01-01"), [])
+
+    def test_an_answer_does_not_change_afterwards(self) -> None:
+        """What was answered is a copy."""
+        totals = self.books()
+        before = totals.grouped("key")
+        totals.count(Usage(), 1)
+        self.assertEqual(before[0].sums.cost_nano, 1)
+
+    def test_bad_questions_are_refused(self) -> None:
+        """A wrong grouping or day says what it should be."""
+        totals = self.books()
+        error = self.assertRaises(ValueError, totals.grouped, "colour")
+        self.assertIn("colour", str(error))
+        for bad in ("20261129", "2026-W48-7", "2026-13-01", "today", ""):
+            error = self.assertRaises(ValueError, totals.grouped, "key", bad)
+            self.assertIn("YYYY-MM-DD", str(error))
+
+
+class BoundTests(SynchronousTestCase):
+    """What bounds the tables."""
+
+    def test_days_and_months_long_past_are_dropped(self) -> None:
+        """Rows of old days and months go, the lifetime stays."""
+        totals = Totals()
+        totals.count(Usage(), 5)
+        totals.drop_before(NOV_29 + (DAYS_KEPT - 1) * DAY_MS)
+        self.assertEqual(sums_of(totals.grouped("day")), {"2026-11-29": 5})
+        totals.drop_before(NOV_29 + DAYS_KEPT * DAY_MS)
+        self.assertEqual(totals.grouped("day"), [])
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 5)
+        totals.drop_before(NOV_29 + 62 * 31 * DAY_MS)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 0)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 5)
+        self.assertEqual(sums_of(totals.grouped("key")), {"k1": 5})
+
+    def test_a_late_event_of_a_dropped_month_finds_its_row_again(self) -> None:
+        """After a month was dropped, an event of it is counted as well as any."""
+        totals = Totals()
+        totals.count(Usage(), 5)
+        totals.drop_before(NOV_29 + 62 * 31 * DAY_MS)
+        totals.count(Usage(), 6)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 11)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 6)
+
+    def test_names_beyond_the_bound_are_summed_as_one(self) -> None:
+        """A flood of model names makes no more rows, and loses no sum."""
+        self.patch(totals_module, "NAMES_PER_DAY", 2)
+        totals = Totals()
+        for name in ("a", "b", "c", "d", "a"):
+            totals.count(Usage(route_model=name), 1)
+        self.assertEqual(sums_of(totals.grouped("model")), {"a": 2, "b": 1, OTHER: 2})
+
+
+USAGES = st.builds(
+    Usage,
+    key_sha256=st.sampled_from(["k1", "k2", "k3"]),
+    route_model=st.sampled_from(["fast", "slow"]),
+    upstream=st.sampled_from(["openai", "local", None]),
+    input_tokens=st.integers(0, 10**12),
+    ts_ms=st.integers(NOV_29 - 40 * DAY_MS, NOV_29 + DAY_MS),
+)
+
+
+class SumTests(SynchronousTestCase):
+    """The books against a plain list of events."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.tuples(USAGES, st.integers(0, 10**15)), max_size=30))
+    def test_sums_are_exact(self, events: list[tuple[Usage, int]]) -> None:
+        """Every sum is what adding the events up by hand gives, in whatever order they came."""
+        totals, reverse = Totals(), Totals()
+        for usage, cost in events:
+            totals.count(usage, cost)
+        for usage, cost in reversed(events):
+            reverse.count(usage, cost)
+        self.assertTrue(totals == reverse)
+        for key in ("k1", "k2", "k3"):
+            mine = [(u, c) for u, c in events if u.key_sha256 == key]
+            self.assertEqual(
+                totals.spend_nano([key], "total", NOV_29), sum(cost for _, cost in mine)
+            )
+            today = sum(c for u, c in mine if NOV_29 <= u.ts_ms < NOV_29 + DAY_MS)
+            self.assertEqual(totals.spend_nano([key], "daily", NOV_29), today)
+        for by in ("key", "model", "upstream", "day"):
+            rows = totals.grouped(by)
+            self.assertEqual(sum(row.sums.requests for row in rows), len(events))
+            self.assertEqual(
+                sum(row.sums.input_tokens for row in rows), sum(u.input_tokens for u, _ in events)
+            )
