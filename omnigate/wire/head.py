@@ -1,0 +1,435 @@
+"""HTTP/1.1 heads: read a request's or an answer's strictly, and write both.
+
+A head is the block of bytes up to and with its blank line. Nothing in it is
+repaired: a line that is not ``name: value`` ended by CRLF, a control byte, a
+folded line or two readings of where the body ends is refused (RFC 9112). The
+code that judges it is patterns and table look-ups, so it can answer only "no".
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Literal
+
+import attrs
+
+#: The largest head read. Real clients were seen at 1.5 KB; the widest provider
+#: heads (cookies, policies) stay under 8 KiB, and proxies stop at 8 to 32.
+MAX_HEAD_BYTES = 32768
+#: Header lines in one head. Clients were seen with 22, providers with about 40.
+MAX_HEAD_LINES = 128
+
+Framing = Literal["none", "length", "chunked", "close"]
+
+# Digits of a length before ``int()`` sees them: ``int`` itself takes "+5" and
+# "1_0". Fifteen digits are a petabyte and still exact in every language.
+_REQUEST_LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}").fullmatch
+_RESPONSE_LENGTH = re.compile(rb"[0-9]{1,15}").fullmatch
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+# Visible characters, space, tab and obs-text (RFC 9110, 5.5): no control byte.
+_TEXT = rb"[\t\x20-\x7e\x80-\xff]"
+_request_line = re.compile(rb"(" + _TOKEN + rb"{1,24}) (/[\x21-\x7e]*+) HTTP/1\.([01])").fullmatch
+_answer_head = re.compile(
+    rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + _TEXT + rb"*+))?\r\n"
+    rb"((?:" + _TOKEN + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
+).fullmatch
+_header_line = re.compile(rb"(" + _TOKEN + rb"++):[ \t]*+(" + _TEXT + rb"*+)").fullmatch
+_host_value = re.compile(rb"[0-9A-Za-z.\-_~:\[\]%]{0,300}").fullmatch
+_version_value = re.compile(rb"[\x21-\x7e]*+").fullmatch
+# A list of betas: items of visible characters, blanks only next to a comma.
+_beta_value = re.compile(rb"[\x21-\x7e]*+(?:(?<=,)[ \t]++[\x21-\x7e]++)*+").fullmatch
+
+#: Names that may stand in a request once only: each is acted on here or by the
+#: upstream, and two readers could take different ones.
+_SINGLE_IN_REQUEST = frozenset(
+    (
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"transfer-encoding",
+        b"x-api-key",
+    )
+)
+_BODY_METHODS = frozenset((b"POST", b"PUT", b"PATCH"))
+
+# Lines remembered: those whose names are listed below, which are the same from
+# request to request and hold no secret. About 200 lines cover the clients and
+# providers known; the cap holds when somebody makes lines up.
+_MAX_REMEMBERED_LINES = 1024
+_MAX_REMEMBERED_BYTES = 128
+_REMEMBERED_NAMES = frozenset(
+    (
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"anthropic-beta",
+        b"anthropic-dangerous-direct-browser-access",
+        b"anthropic-version",
+        b"cache-control",
+        b"connection",
+        b"content-type",
+        b"host",
+        b"user-agent",
+        b"x-app",
+        b"x-stainless-arch",
+        b"x-stainless-async",
+        b"x-stainless-helper-method",
+        b"x-stainless-lang",
+        b"x-stainless-os",
+        b"x-stainless-package-version",
+        b"x-stainless-read-timeout",
+        b"x-stainless-retry-count",
+        b"x-stainless-runtime",
+        b"x-stainless-runtime-version",
+        b"x-stainless-timeout",
+    )
+)
+
+
+class HeadError(Exception):
+    """A request head that is refused: answer it and close the connection.
+
+    :param status: 400, 411, 417 or 505.
+    :param code: the gateway's reason, as in the table of errors.
+    :param message: one sentence for the client; holds nothing the client sent.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class ResponseHeadError(Exception):
+    """An answer's head that cannot be read or framed; the attempt has failed.
+
+    :param reason: one sentence for the log.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@attrs.define
+class RequestHead:
+    """A request head that passed; names are lower-case, values without outer blanks.
+
+    ``content_length`` is 0 where there is no body; ``has_body`` tells that at
+    least one byte of body follows.
+    """
+
+    method: bytes
+    target: bytes
+    http10: bool
+    headers: dict[bytes, bytes]
+    content_length: int
+    has_body: bool
+    keep_alive: bool
+    expect_continue: bool
+
+
+@attrs.define
+class ResponseHead:
+    """An answer's head and how its body is framed.
+
+    ``content_length`` counts only where ``framing`` is ``"length"``.
+    ``keep_alive`` tells that the connection may be used again after the body.
+    """
+
+    status: int
+    reason: bytes
+    headers: dict[bytes, bytes]
+    framing: Framing
+    content_length: int
+    keep_alive: bool
+    http10: bool
+
+
+class _BadLineError(Exception):
+    """A header line outside the grammar."""
+
+
+class _HeaderLines(dict[bytes, tuple[bytes, bytes]]):
+    """Judged header lines by their bytes; a line not known is judged when asked for."""
+
+    def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
+        match = _header_line(line)
+        if match is None:
+            raise _BadLineError
+        name, value = match.groups()
+        name = name.lower()
+        pair = (name, value.rstrip())
+        if name in _REMEMBERED_NAMES and len(line) <= _MAX_REMEMBERED_BYTES:
+            if len(self) >= _MAX_REMEMBERED_LINES:
+                self.clear()
+            self[line] = pair
+        return pair
+
+
+_judge_line = _HeaderLines().__getitem__
+
+
+def find_head_end(buffer: bytes, start: int = 0) -> int:
+    """Find where the head in a buffer ends.
+
+    A blank line written with bare line feeds ends a head too, so that it is
+    refused at once and not waited for.
+
+    :param start: how much of the buffer an earlier call has searched in vain.
+    :returns: the index after the blank line; -1 when there is none yet.
+    """
+    start = start - 3 if start > 3 else 0
+    end = buffer.find(b"\r\n\r\n", start)
+    if end >= 0:
+        return end + 4
+    end = buffer.find(b"\n\n", start)
+    if end >= 0:
+        return end + 2
+    end = buffer.find(b"\n\r\n", start)
+    return end + 3 if end >= 0 else -1
+
+
+def parse_request_head(block: bytes) -> RequestHead:
+    """Read a request head.
+
+    :param block: the head with its blank line, as :func:`find_head_end` cuts it.
+    :raises HeadError: for anything that is not plainly one request.
+    """
+    lines = block.split(b"\r\n")
+    line = _request_line(lines[0])
+    if line is None or len(lines) - 3 > MAX_HEAD_LINES or not block.endswith(b"\r\n\r\n"):
+        raise _why_refused(lines)
+    try:
+        headers = dict(map(_judge_line, lines[1:-2]))
+    except _BadLineError:
+        raise _why_refused(lines) from None
+    if len(block) > MAX_HEAD_BYTES:
+        raise HeadError(400, "invalid_request", "The request head is too long.")
+    if len(headers) != len(lines) - 3:
+        headers = _join_repeats(lines)
+    method, target, minor = line.groups()
+    http10 = minor == b"0"
+    length = _request_body_length(method, headers)
+    connection = headers.get(b"connection")
+    if connection is None:
+        keep_alive = not http10
+    else:
+        keep_alive = connection == b"keep-alive" or _stays_open(connection, http10)
+    host = headers.get(b"host")
+    if (host is None and not http10) or (host and _host_value(host) is None):
+        raise HeadError(400, "invalid_request", "One plain Host header is required.")
+    version = headers.get(b"anthropic-version")
+    if version is not None and _version_value(version) is None:
+        raise HeadError(400, "invalid_request", "anthropic-version may hold visible ASCII only.")
+    beta = headers.get(b"anthropic-beta")
+    if beta is not None and _beta_value(beta) is None:
+        raise HeadError(
+            400, "invalid_request", "anthropic-beta must be a comma-separated list of plain names."
+        )
+    expect = headers.get(b"expect")
+    if expect and expect.lower() != b"100-continue":
+        raise HeadError(417, "expectation_failed", "Only Expect: 100-continue is understood.")
+    return RequestHead(
+        method,
+        target,
+        http10,
+        headers,
+        length,
+        length > 0,
+        keep_alive,
+        # An HTTP/1.0 client cannot read a 100 (RFC 9110, 10.1.1).
+        bool(expect) and length > 0 and not http10,
+    )
+
+
+def _request_body_length(method: bytes, headers: dict[bytes, bytes]) -> int:
+    """Tell how long the body is; the only framing taken is one plain length."""
+    length = headers.get(b"content-length")
+    if b"transfer-encoding" in headers:
+        if length is not None:
+            raise HeadError(
+                400, "invalid_request", "Content-Length and Transfer-Encoding exclude each other."
+            )
+        if method in _BODY_METHODS and headers[b"transfer-encoding"].lower() == b"chunked":
+            raise HeadError(
+                411, "length_required", "A chunked body is not accepted; send Content-Length."
+            )
+        raise HeadError(400, "invalid_request", "Transfer-Encoding is not accepted.")
+    if length is None:
+        if method in _BODY_METHODS:
+            raise HeadError(411, "length_required", "A Content-Length header is required.")
+        return 0
+    if _REQUEST_LENGTH(length) is None:
+        raise HeadError(400, "invalid_request", "Content-Length must be a plain decimal number.")
+    size = int(length)
+    if size and method not in _BODY_METHODS:
+        raise HeadError(400, "invalid_request", "A request of this method cannot carry a body.")
+    return size
+
+
+def _stays_open(connection: bytes, http10: bool) -> bool:
+    """Read the ``connection`` options: may another message follow on this connection?"""
+    options = [option.strip() for option in connection.lower().split(b",")]
+    if b"close" in options:
+        return False
+    return not http10 or b"keep-alive" in options
+
+
+def _join_repeats(lines: list[bytes]) -> dict[bytes, bytes]:
+    """Join repeated header lines, but refuse those that may stand once only."""
+    headers: dict[bytes, bytes] = {}
+    for line in lines[1:-2]:
+        name, value = _judge_line(line)
+        if name not in headers:
+            headers[name] = value
+        elif name in _SINGLE_IN_REQUEST:
+            raise HeadError(
+                400, "invalid_request", f"The header {name.decode('ascii')} may be sent once only."
+            )
+        else:
+            headers[name] += b", " + value
+    return headers
+
+
+def _why_refused(lines: list[bytes]) -> HeadError:
+    """Name what is wrong with a head that has not passed; off the hot path."""
+    first = lines[0]
+    if b"\n" in first or b"\r" in first or lines[-2:] != [b"", b""]:
+        return HeadError(
+            400, "invalid_request", "Every line of the request head must end with CR LF."
+        )
+    if _request_line(first) is None:
+        version = first.rpartition(b" ")[2]
+        if re.fullmatch(rb"HTTP/[0-9](?:\.[0-9])?", version) and version[5:7] != b"1.":
+            return HeadError(505, "invalid_request", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        if re.fullmatch(rb"HTTP/1\.[2-9]", version):
+            return HeadError(505, "invalid_request", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        parts = first.split(b" ")
+        if len(parts) == 3 and re.fullmatch(rb"HTTP/1\.[01]", version):
+            return HeadError(
+                400, "invalid_path", "The request target must be a plain path that starts with /."
+            )
+        return HeadError(400, "invalid_request", "The request line cannot be read.")
+    if len(lines) - 3 > MAX_HEAD_LINES:
+        return HeadError(400, "invalid_request", "The request head has too many lines.")
+    for line in lines[1:-2]:
+        if line[:1] in (b" ", b"\t"):
+            return HeadError(400, "invalid_request", "Folded header lines are not accepted.")
+    return HeadError(
+        400,
+        "invalid_request",
+        "A header line must be a name, a colon and a value without control bytes.",
+    )
+
+
+def parse_response_head(block: bytes, request_method: bytes = b"POST") -> ResponseHead:
+    """Read an answer's head and settle how its body is framed (RFC 9112, 6.3).
+
+    A missing reason, empty values and repeated equal lengths pass, since real
+    servers send them; doubt about the framing never does. Heads of status 1xx
+    are returned for the caller to skip.
+
+    :param request_method: of the request that is answered; HEAD has no body.
+    :raises ResponseHeadError: when the head or its framing cannot be trusted.
+    """
+    match = _answer_head(block)
+    if match is None:
+        raise ResponseHeadError("the head is not a status line and plain header lines")
+    minor, digits, reason, text = match.groups()
+    lines = text.split(b"\r\n")
+    lines.pop()
+    if len(block) > MAX_HEAD_BYTES or len(lines) > MAX_HEAD_LINES:
+        raise ResponseHeadError("the head is too long")
+    headers: dict[bytes, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in headers:
+            headers[name] += b", " + value.strip()
+        else:
+            headers[name] = value.strip()
+    status = int(digits)
+    http10 = minor == b"0"
+    connection = headers.get(b"connection")
+    if connection is None:
+        keep_alive = not http10
+    else:
+        keep_alive = connection == b"keep-alive" or _stays_open(connection, http10)
+    framing, length = _answer_framing(headers, http10)
+    if status < 200 or status == 204 or status == 304 or request_method == b"HEAD":
+        if status == 101:
+            raise ResponseHeadError("the server switched protocols unasked")
+        if request_method != b"HEAD" and (framing == "chunked" or (length and status != 304)):
+            # It announces a body that must not be there: what follows is anyone's guess.
+            keep_alive = False
+        return ResponseHead(status, reason or b"", headers, "none", 0, keep_alive, http10)
+    if framing == "close":
+        keep_alive = False
+    return ResponseHead(status, reason or b"", headers, framing, length, keep_alive, http10)
+
+
+def _answer_framing(headers: dict[bytes, bytes], http10: bool) -> tuple[Framing, int]:
+    """Settle where an answer's body ends, from its headers alone."""
+    length = headers.get(b"content-length")
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise ResponseHeadError("a length together with a transfer coding")
+        if coding.lower() != b"chunked":
+            raise ResponseHeadError("a transfer coding other than chunked")
+        if http10:
+            raise ResponseHeadError("a transfer coding in HTTP/1.0")
+        return "chunked", 0
+    if length is None:
+        return "close", 0
+    if b"," in length:
+        length = _one_length(length)
+    if _RESPONSE_LENGTH(length) is None:
+        raise ResponseHeadError("a length that is not a plain decimal number")
+    return "length", int(length)
+
+
+def _one_length(value: bytes) -> bytes:
+    """Fold a repeated length into one; RFC 9112, 6.3 allows it when all are equal."""
+    values = {part.strip() for part in value.split(b",")}
+    if len(values) != 1:
+        raise ResponseHeadError("two different lengths")
+    return values.pop()
+
+
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode("ascii"))
+    for status in HTTPStatus
+}
+
+
+def response_head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Write an answer's head with its blank line.
+
+    :raises ValueError: for a line break inside a name or a value, which would
+        let its author write headers of his own. Judge relayed values first.
+    """
+    first = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    return _write_head(first, headers)
+
+
+def request_head(method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Write a request's head with its blank line.
+
+    :raises ValueError: for a line break inside any part.
+    """
+    return _write_head(b"%b %b HTTP/1.1\r\n" % (method, target), headers)
+
+
+def _write_head(first: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Put a first line and header lines together, and count the line ends."""
+    head = first + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + b"\r\n"
+    lines = len(headers) + 2
+    if head.count(b"\n") != lines or head.count(b"\r") != lines:
+        raise ValueError("a line break inside a header")
+    return head

@@ -1,0 +1,1 @@
+"""Hostile inputs, each named after the attack."""

@@ -1,0 +1,28 @@
+"""Chunked bodies that no reader may repair."""
+
+BODIES = {
+    "seventeen_digits": b"00000000000000005\r\nhello\r\n0\r\n\r\n",
+    "over_two_to_the_forty": b"10000000001\r\n",
+    "all_ones": b"ffffffffffffffff\r\n",
+    "signed": b"+5\r\nhello\r\n0\r\n\r\n",
+    "negative": b"-5\r\nhello\r\n0\r\n\r\n",
+    "underscore": b"1_0\r\n0123456789abcdef\r\n0\r\n\r\n",
+    "prefixed": b"0x5\r\nhello\r\n0\r\n\r\n",
+    "leading_blank": b" 5\r\nhello\r\n0\r\n\r\n",
+    "no_digit": b"\r\nhello\r\n0\r\n\r\n",
+    "only_extension": b";a=b\r\nhello\r\n0\r\n\r\n",
+    "bare_lf_after_size": b"5\nhello\n0\n\n",
+    "bare_lf_in_extension": b"5;a\nb\r\nhello\r\n0\r\n\r\n",
+    "bare_cr_in_extension": b"5;a\rb\r\nhello\r\n0\r\n\r\n",
+    "nul_in_extension": b"5;a\x00\r\nhello\r\n0\r\n\r\n",
+    "payload_too_long": b"5\r\nhello!\r\n0\r\n\r\n",
+    "payload_too_short": b"5\r\nhell\r\n0\r\n\r\n",
+    "payload_closed_by_lf": b"5\r\nhello\n0\r\n\r\n",
+    "endless_size_line": b"5;" + b"x" * 2000,
+    "trailer_without_colon": b"0\r\nhello\r\n\r\n",
+    "trailer_folded": b"0\r\na: b\r\n c\r\n\r\n",
+    "trailer_bare_lf": b"0\r\na: b\nc: d\r\n\r\n",
+    "trailer_control": b"0\r\na: \x01\r\n\r\n",
+    "trailer_endless": b"0\r\n" + b"a: bbbbbbbbbbbbbbbbbb\r\n" * 400,
+    "text_after_size": b"5 hello\r\nhello\r\n0\r\n\r\n",
+}

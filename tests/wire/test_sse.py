@@ -1,0 +1,154 @@
+"""Tests of omnigate.wire.sse."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.wire.sse import (
+    EventSplitter,
+    EventTooLarge,
+    event_data,
+    event_name,
+    format_event,
+    is_comment,
+)
+from tests.wire.cuts import cut, every_cut, places
+
+
+def split(pieces: list[bytes], bound: int = 1 << 20) -> tuple[list[bytes], bytes, bool]:
+    """Feed a splitter; tell the events, what is pending, and whether it refused."""
+    splitter = EventSplitter(bound)
+    events = []
+    try:
+        for piece in pieces:
+            events += splitter.feed(piece)
+    except EventTooLarge as error:
+        return events + error.events, b"", True
+    return events, splitter.pending, False
+
+
+class EventSplitterTests(SynchronousTestCase):
+    """Streams cut into events, with every line end and in every cut."""
+
+    def test_three_ways(self) -> None:
+        """The same events come out however the stream is cut."""
+        for end in (b"\n", b"\r\n"):
+            stream = b"data: a\n\n: ping\n\nevent: x\ndata: b\ndata:c\n\ndata: [DO".replace(
+                b"\n", end
+            )
+            whole = [
+                part.replace(b"\n", end)
+                for part in (b"data: a\n\n", b": ping\n\n", b"event: x\ndata: b\ndata:c\n\n")
+            ]
+            for pieces in every_cut(stream):
+                self.assertEqual(split(pieces), (whole, b"data: [DO", False))
+
+    def test_carriage_returns_alone(self) -> None:
+        """An event ended by lone CRs is returned at once, with its blank line as CR LF."""
+        for pieces in every_cut(b"data: a\r\rdata: b\r\r"):
+            self.assertEqual(split(pieces), ([b"data: a\r\r\n", b"data: b\r\r\n"], b"", False))
+
+    def test_an_event_never_waits_for_a_line_feed(self) -> None:
+        """A cut inside the last CR LF does not hold the event back, nor double it."""
+        splitter = EventSplitter(1000)
+        self.assertEqual(splitter.feed(b"data: a\r\n\r"), [b"data: a\r\n\r\n"])
+        self.assertEqual(splitter.feed(b"\ndata: b\r\n\r\n"), [b"data: b\r\n\r\n"])
+
+    def test_byte_order_mark(self) -> None:
+        """A mark at the start is dropped, also in pieces; elsewhere it is text."""
+        for pieces in every_cut(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n"):
+            self.assertEqual(
+                split(pieces), ([b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n"], b"", False)
+            )
+
+    def test_blank_lines_that_end_nothing(self) -> None:
+        """Blank lines without an event before them vanish."""
+        for pieces in every_cut(b"\n\ndata: a\n\n\n\r\n\ndata: b\n\n\n"):
+            self.assertEqual(split(pieces), ([b"data: a\n\n", b"data: b\n\n"], b"", False))
+
+    def test_bound(self) -> None:
+        """An event over the bound is refused, whole or not; those before it are told."""
+        for pieces in every_cut(b"data: a\n\ndata: 0123456789\n\n"):
+            self.assertEqual(split(pieces, 17), ([b"data: a\n\n"], b"", True))
+            self.assertEqual(split(pieces, 18)[2], False)
+        self.assertTrue(split([b"x" * 18], 17)[2])
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        st.lists(
+            st.sampled_from(
+                [b"data: x", b"\n", b"\r", b"\r\n", b"\n\n", b":", b"\xef\xbb\xbf", b"event", b" "]
+            ),
+            max_size=20,
+        ),
+        places(),
+        st.sampled_from([6, 12, 1000]),
+    )
+    def test_any_cut(self, words: list[bytes], where: list[int], bound: int) -> None:
+        """Any stream gives the same events in any cut."""
+        stream = b"".join(words)
+        self.assertEqual(split(cut(stream, where), bound), split([stream], bound))
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.lists(st.binary(max_size=50), max_size=10), places())
+    def test_written_events_are_read_back(self, texts: list[bytes], where: list[int]) -> None:
+        """What format_event wrote, a splitter and event_data read; line ends become LF."""
+        stream = b"".join(map(format_event, texts))
+        events, pending, _ = split(cut(stream, where))
+        self.assertEqual(pending, b"")
+        self.assertEqual(
+            [event_data(event) for event in events],
+            [b"\n".join(text.splitlines()) if text else b"" for text in texts],
+        )
+
+
+class EventTests(SynchronousTestCase):
+    """Reading one event."""
+
+    def test_data(self) -> None:
+        """Data lines are joined with LF; one blank behind the colon is dropped."""
+        for event, data in (
+            (b"data: a\n\n", b"a"),
+            (b"data:a\n\n", b"a"),
+            (b"data:  a\n\n", b" a"),
+            (b"data\n\n", b""),
+            (b"data:\n\n", b""),
+            (b"data: a\ndata: b\n\n", b"a\nb"),
+            (b"data: a\r\ndata: b\r\n\r\n", b"a\nb"),
+            (b"data: a\rdata: b\r\r\n", b"a\nb"),
+            (b"event: x\ndata: a\n\n", b"a"),
+            (b"event: x\ndata: a\nid: 1\n\n", b"a"),
+            (b"id: 1\ndata: a\n\n", b"a"),
+            (b"datax: a\n\n", None),
+            (b": comment\n\n", None),
+            (b"event: x\n\n", None),
+        ):
+            self.assertEqual(event_data(event), data, event)
+
+    def test_name(self) -> None:
+        """The last event field names the event."""
+        for event, name in (
+            (b"event: a\ndata: b\n\n", b"a"),
+            (b"event:a\r\ndata: b\r\n\r\n", b"a"),
+            (b"event: a\nevent: b\n\n", b"b"),
+            (b"event\n\n", b""),
+            (b"data: event: a\n\n", None),
+        ):
+            self.assertEqual(event_name(event), name, event)
+
+    def test_comment(self) -> None:
+        """An event of comment lines only is a comment."""
+        for event, comment in (
+            (b": ping\n\n", True),
+            (b":\n\n", True),
+            (b": a\n: b\r\n\r\n", True),
+            (b": a\ndata: b\n\n", False),
+            (b"data: b\n\n", False),
+            (b"id: 1\n\n", False),
+        ):
+            self.assertEqual(is_comment(event), comment, event)
+
+    def test_written(self) -> None:
+        """Events are written with their name first and a line for each line of data."""
+        self.assertEqual(format_event(b"a"), b"data: a\n\n")
+        self.assertEqual(format_event(b"a\nb", b"x"), b"event: x\ndata: a\ndata: b\n\n")
