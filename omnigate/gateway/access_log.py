@@ -1,0 +1,339 @@
+"""The access log: one line of JSON for every request.
+
+A line costs the reactor an object and an append to a list; turning lines into JSON and writing
+them is done a few times a second, by a writer thread. What is not yet written when the process
+is killed is lost: the log tells people what happened, the spool is what counts.
+
+Lines hold no content and no key. Control characters in what a client or a provider chose are
+escaped, beyond what JSON asks for, so that no line does anything to a terminal.
+"""
+
+import datetime
+import os
+import re
+import select
+from typing import Final
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from omnigate.files import IWriter
+from omnigate.text import valid_text
+
+STANDARD_OUTPUT: Final = "-"
+OFF: Final = "off"
+
+#: How long a line may wait. Short enough for somebody who follows the log, long enough that a
+#: busy plane writes a thousand lines with one call.
+FLUSH_SECONDS = 0.2
+
+#: Lines that may wait while the disk stands still: several seconds of a busy plane, 20 MB at most.
+MAX_WAITING_LINES = 20_000
+
+#: Lines that are encoded in one go; the interpreter lock is held for it, a millisecond or less.
+_LINES_AT_A_TIME = 500
+
+#: Longest text of a client's choosing that is shown whole. Real paths and model names are shorter.
+_MAX_TEXT = 256
+
+#: How long a full pipe is waited for before the lines for it are dropped.
+_PIPE_SECONDS = 1.0
+
+#: Readable by the group, as log shippers run under another user.
+_MODE = 0o640
+
+# Printable for JSON but not for a terminal: DEL, the C1 controls, separators and the marks that
+# turn the reading direction round.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+_log = Logger()
+
+
+class AccessLine(
+    msgspec.Struct,
+    gc=False,
+    rename={"input_tokens": "in", "output_tokens": "out", "cached_tokens": "cached"},
+):
+    """One line; the members are in the order in which they are written.
+
+    ``ts`` is RFC 3339 in UTC with milliseconds; ``key`` is the key's name; durations are in
+    milliseconds, ``ttfb_ms`` until the first byte of the answer. Absent is None.
+    """
+
+    ts: str
+    request_id: str
+    key: str | None
+    method: str
+    path: str
+    route: str | None
+    model: str | None
+    upstream: str | None
+    status: int
+    error_code: str | None
+    stream: bool
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    ttfb_ms: int | None
+    dur_ms: int
+    attempts: int
+    bytes_in: int
+    bytes_out: int
+    client: str
+    estimated: bool
+
+
+class AccessLog:
+    """Collects lines and has them written.
+
+    :ivar enabled: False where the log is off; :meth:`line` then does nothing.
+    :ivar written: lines written since the start.
+    :ivar dropped: lines dropped, because too many waited or they could not be written.
+    """
+
+    def __init__(self, path: str, writer: IWriter, clock: IReactorTime) -> None:
+        """Take the parts; nothing is opened before :meth:`open`.
+
+        :param path: of a file, ``-`` for standard output, or ``off``.
+        """
+        self.enabled = path != OFF
+        self._path = path
+        self._writer = writer
+        self._clock = clock
+        self._fd = -1
+        self._lines: list[AccessLine] = []
+        self._timer: IDelayedCall | None = None
+        self._writing = False
+        self._second = -1
+        self._second_text = ""
+        self._encoder = msgspec.json.Encoder()
+        self._tell_at = 1
+        self.written = 0
+        self.dropped = 0
+
+    def open(self) -> None:
+        """Open the file.
+
+        :raises OSError: it cannot be opened.
+        """
+        if self.enabled:
+            self._fd = self._open()
+
+    def _open(self) -> int:
+        if self._path == STANDARD_OUTPUT:
+            return os.dup(1)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        return os.open(self._path, flags, _MODE)
+
+    def line(
+        self,
+        ts_ms: int,
+        request_id: str,
+        key: str | None,
+        method: str,
+        path: str,
+        route: str | None,
+        model: str | None,
+        upstream: str | None,
+        status: int,
+        error_code: str | None,
+        stream: bool,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int,
+        ttfb_ms: int | None,
+        dur_ms: int,
+        attempts: int,
+        bytes_in: int,
+        bytes_out: int,
+        client: str,
+        estimated: bool,
+    ) -> None:
+        """Log one request.
+
+        :param ts_ms: when it ended, in milliseconds since 1970.
+        :param key: the name of the gateway key, None without a valid one.
+        :param cached_tokens: input tokens read from the provider's cache.
+        :param client: the client's address.
+        """
+        if not self.enabled:
+            return
+        lines = self._lines
+        if len(lines) >= MAX_WAITING_LINES:
+            self._drop(1)
+            return
+        second = ts_ms // 1000
+        if second != self._second:
+            self._second = second
+            self._second_text = _second_text(second)
+        if len(path) > _MAX_TEXT:
+            path = path[:_MAX_TEXT] + "…"
+        if model is not None and len(model) > _MAX_TEXT:
+            model = model[:_MAX_TEXT] + "…"
+        lines.append(
+            AccessLine(
+                f"{self._second_text}.{ts_ms % 1000:03d}Z",
+                request_id,
+                key,
+                method,
+                path,
+                route,
+                model,
+                upstream,
+                status,
+                error_code,
+                stream,
+                input_tokens,
+                output_tokens,
+                cached_tokens,
+                ttfb_ms,
+                dur_ms,
+                attempts,
+                bytes_in,
+                bytes_out,
+                client,
+                estimated,
+            )
+        )
+        if self._timer is None:
+            self._timer = self._clock.callLater(FLUSH_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        """Hand what waits to the thread, unless it is still at the last group."""
+        self._timer = None
+        if self._writing or not self._lines:
+            return
+        lines, self._lines = self._lines, []
+        self._writing = True
+        self._writer.submit(lambda: self._write(lines)).addCallbacks(
+            self._wrote, lambda failure: self._not_wrote(failure.value, len(lines))
+        )
+
+    def _wrote(self, count: int) -> None:
+        self.written += count
+        self._writing = False
+        self._flush_later()
+
+    def _not_wrote(self, error: BaseException, count: int) -> None:
+        self._writing = False
+        self._drop(count, error)
+        self._flush_later()
+
+    def _flush_later(self) -> None:
+        if self._lines and self._timer is None:
+            self._timer = self._clock.callLater(FLUSH_SECONDS, self._flush)
+
+    def _drop(self, count: int, error: BaseException | None = None) -> None:
+        self.dropped += count
+        if self.dropped >= self._tell_at:
+            # told at one, two, four and so on, as a log that cannot be written fails all the time
+            self._tell_at = 2 * self.dropped
+            _log.error(
+                "the access log {path} cannot be written: {error}; {dropped} lines dropped so far",
+                path=self._path,
+                error="it is too slow" if error is None else error,
+                dropped=self.dropped,
+            )
+
+    def reopen(self) -> Deferred[None]:
+        """Open the file anew under its name, after it was renamed by log rotation.
+
+        Lines that came before go to the old file.
+
+        :return: fires when it is done. It never fails: where the file cannot be opened, the old
+            one stays in use and the error is logged.
+        """
+        if not self.enabled or self._path == STANDARD_OUTPUT:
+            return succeed(None)
+        self._flush()
+        return self._writer.submit(self._reopen).addErrback(
+            lambda failure: _log.error(
+                "{path} cannot be reopened: {error}", path=self._path, error=failure.value
+            )
+        )
+
+    def _reopen(self) -> None:
+        old, self._fd = self._fd, self._open()
+        os.close(old)
+
+    def close(self) -> Deferred[None]:
+        """Write what waits and close the file.
+
+        :return: fires when it is done; it never fails.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.enabled or self._fd < 0:
+            return succeed(None)
+        self.enabled = False
+        lines, self._lines = self._lines, []
+        return self._writer.submit(lambda: self._end(lines)).addCallbacks(
+            self._ended, lambda failure: self._drop(len(lines), failure.value)
+        )
+
+    def _ended(self, count: int) -> None:
+        self.written += count
+
+    def _end(self, lines: list[AccessLine]) -> int:
+        """Write the last lines and close; runs in the thread."""
+        try:
+            return self._write(lines)
+        finally:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def _write(self, lines: list[AccessLine]) -> int:
+        """Encode and write a group; runs in the thread.
+
+        :return: how many lines were written.
+        """
+        for start in range(0, len(lines), _LINES_AT_A_TIME):
+            _write_all(self._fd, self._encode(lines[start : start + _LINES_AT_A_TIME]))
+        return len(lines)
+
+    def _encode(self, lines: list[AccessLine]) -> bytes:
+        try:
+            text = self._encoder.encode_lines(lines)
+        except UnicodeEncodeError:
+            # Half a surrogate pair: legal in a JSON string, but not in UTF-8.
+            text = b"".join(self._encoder.encode(_repaired(line)) + b"\n" for line in lines)
+        if not text.isascii() or b"\x7f" in text:
+            text = _UNPRINTABLE.sub(_escaped, text.decode("utf-8")).encode("utf-8")
+        return text
+
+
+def _second_text(second: int) -> str:
+    """Write a whole second in RFC 3339, without its zone."""
+    moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def _repaired(line: AccessLine) -> dict[str, object]:
+    """Return a line with text that can be encoded, as the object it is written as."""
+    return {
+        field.encode_name: valid_text(value) if isinstance(value, str) else value
+        for field, value in (
+            (field, getattr(line, field.name)) for field in msgspec.structs.fields(AccessLine)
+        )
+    }
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write to a file or a pipe, which may be full and may have been set not to block.
+
+    :raises OSError: not everything could be written.
+    """
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            if not select.select([], [fd], [], _PIPE_SECONDS)[1]:
+                raise

@@ -1,0 +1,256 @@
+"""The access log: whole lines, in order, harmless to terminals, never in the way."""
+
+import json
+import os
+import unicodedata
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.gateway import access_log as access_log_module
+from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLog
+from omnigate.testing.writer import SynchronousWriter
+from omnigate.text import valid_text
+
+ORDINARY: dict[str, Any] = {
+    "ts_ms": 1_790_000_000_007,
+    "request_id": "0a" * 16,
+    "key": "app",
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "route": "fast",
+    "model": "gpt-4o-mini",
+    "upstream": "openai",
+    "status": 200,
+    "error_code": None,
+    "stream": True,
+    "input_tokens": 120,
+    "output_tokens": 40,
+    "cached_tokens": 3,
+    "ttfb_ms": 210,
+    "dur_ms": 1200,
+    "attempts": 1,
+    "bytes_in": 1024,
+    "bytes_out": 2048,
+    "client": "192.0.2.1",
+    "estimated": False,
+}
+
+
+class AccessLogCase(SynchronousTestCase):
+    """A log in a file."""
+
+    def setUp(self) -> None:
+        """Open it."""
+        self.path = self.mktemp()
+        self.clock = Clock()
+        self.writer = SynchronousWriter()
+        self.log = self.make(self.path)
+
+    def make(self, path: str) -> AccessLog:
+        """Make and open a log."""
+        log = AccessLog(path, self.writer, self.clock)
+        log.open()
+        self.addCleanup(log.close)
+        return log
+
+    def line(self, **changes: Any) -> None:
+        """Log an ordinary request with some changes."""
+        self.log.line(**{**ORDINARY, **changes})
+
+    def text(self, path: str | None = None) -> str:
+        """Read a file."""
+        with open(path or self.path, encoding="utf-8", newline="") as stream:
+            return stream.read()
+
+
+class LineTests(AccessLogCase):
+    """What a line looks like."""
+
+    def test_members(self) -> None:
+        """All members stand in their order."""
+        self.line()
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual(
+            self.text(),
+            '{"ts":"2026-09-21T14:13:20.007Z","request_id":"0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",'
+            '"key":"app","method":"POST","path":"/v1/chat/completions","route":"fast",'
+            '"model":"gpt-4o-mini","upstream":"openai","status":200,"error_code":null,'
+            '"stream":true,"in":120,"out":40,"cached":3,"ttfb_ms":210,"dur_ms":1200,"attempts":1,'
+            '"bytes_in":1024,"bytes_out":2048,"client":"192.0.2.1","estimated":false}\n',
+        )
+
+    def test_time(self) -> None:
+        """Each line has its own time, whatever second the one before was in."""
+        times = (0, 999, 1000, 1_790_000_000_000, 1_789_999_999_999)
+        for ts_ms in times:
+            self.line(ts_ms=ts_ms)
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual(
+            [json.loads(line)["ts"] for line in self.text().splitlines()],
+            [
+                "1970-01-01T00:00:00.000Z",
+                "1970-01-01T00:00:00.999Z",
+                "1970-01-01T00:00:01.000Z",
+                "2026-09-21T14:13:20.000Z",
+                "2026-09-21T14:13:19.999Z",
+            ],
+        )
+
+    def test_long_text(self) -> None:
+        """Long paths and model names are cut."""
+        self.line(path="/" + "p" * 30_000, model="m" * 30_000)
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertLess(len(self.text()), 1200)
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.text(st.characters(exclude_categories=()), max_size=20))
+    def test_any_text(self, text: str) -> None:
+        """Whatever a model is called, it stays one line without control characters."""
+        self.setUp()
+        self.line(model=text)
+        self.clock.advance(FLUSH_SECONDS)
+        line = self.text()
+        self.assertEqual(line.count("\n"), 1)
+        self.assertNotIn("Cc", {unicodedata.category(char) for char in line[:-1]})
+        self.assertEqual(json.loads(line)["model"], valid_text(text))
+
+    def test_escapes(self) -> None:
+        """Control characters and half characters are escaped or replaced."""
+        self.line(model="a\x1b[1m\x7f\x9b\n\u202eb\ud800")
+        self.line(model="next")
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertIn(
+            r'"model":"a\u001b[1m\u007f\u009b\n\u202eb' + "\N{REPLACEMENT CHARACTER}", self.text()
+        )
+        self.assertEqual(self.text().count("\n"), 2)
+
+
+class WritingTests(AccessLogCase):
+    """When and where lines are written."""
+
+    def test_in_groups(self) -> None:
+        """Lines are written together, a moment after the first, and nothing ticks while idle."""
+        self.line()
+        self.clock.advance(FLUSH_SECONDS / 2)
+        self.line()
+        self.assertEqual(self.text(), "")
+        self.clock.advance(FLUSH_SECONDS / 2)
+        self.assertEqual(self.text().count("\n"), 2)
+        self.assertEqual(self.log.written, 2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_slow_disk(self) -> None:
+        """While the disk stands still lines wait, up to a bound; then they are dropped, counted."""
+        self.patch(access_log_module, "MAX_WAITING_LINES", 5)
+        self.writer.holding = True
+        self.line(attempts=0)
+        self.clock.advance(FLUSH_SECONDS)
+        with capturedLogs() as logged:
+            for number in range(1, 9):
+                self.line(attempts=number)
+                self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual(self.writer.pending, 1)
+        self.assertEqual(self.log.dropped, 3)
+        self.assertEqual([event["log_level"] for event in logged], [LogLevel.error] * 2)
+        self.writer.holding = False
+        self.writer.run()
+        self.clock.advance(FLUSH_SECONDS)
+        attempts = [json.loads(line)["attempts"] for line in self.text().splitlines()]
+        self.assertEqual(attempts, [0, 1, 2, 3, 4, 5])
+
+    def test_many_lines(self) -> None:
+        """A large group is written whole and in order."""
+        for number in range(1234):
+            self.line(attempts=number)
+        self.clock.advance(FLUSH_SECONDS)
+        attempts = [json.loads(line)["attempts"] for line in self.text().splitlines()]
+        self.assertEqual(attempts, list(range(1234)))
+
+    def test_reopen(self) -> None:
+        """After rotation lines go to the new file; those before went to the old one."""
+        self.line(attempts=1)
+        os.rename(self.path, self.path + ".1")
+        self.successResultOf(self.log.reopen())
+        self.line(attempts=2)
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertIn('"attempts":1,', self.text(self.path + ".1"))
+        self.assertIn('"attempts":2,', self.text())
+        self.assertEqual(self.text().count("\n"), 1)
+
+    def test_reopen_fails(self) -> None:
+        """Where the file cannot be opened anew the old one stays in use."""
+        os.rename(self.path, self.path + ".1")
+        os.mkdir(self.path)
+        with capturedLogs() as logged:
+            self.successResultOf(self.log.reopen())
+        self.assertEqual(len(logged), 1)
+        self.line()
+        self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual(self.text(self.path + ".1").count("\n"), 1)
+
+    def test_close(self) -> None:
+        """Closing writes what waits, and lines after it are nothing."""
+        self.line()
+        self.successResultOf(self.log.close())
+        self.line()
+        self.assertEqual(self.text().count("\n"), 1)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.successResultOf(self.log.close())
+
+    def test_off(self) -> None:
+        """A log that is off opens nothing and keeps nothing."""
+        self.log = self.make("off")
+        self.line()
+        self.assertFalse(self.log.enabled)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.successResultOf(self.log.reopen())
+        self.successResultOf(self.log.close())
+        self.assertFalse(os.path.exists("off"))
+
+    def test_standard_output(self) -> None:
+        """``-`` is standard output, which stays open when the log is closed."""
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        kept = os.dup(1)
+        os.dup2(writing, 1)
+        os.close(writing)
+        try:
+            self.log = self.make("-")
+            self.line()
+            self.clock.advance(FLUSH_SECONDS)
+            self.successResultOf(self.log.close())
+            os.fstat(1)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        self.assertTrue(os.read(reading, 65536).endswith(b'"estimated":false}\n'))
+
+    def test_cannot_open(self) -> None:
+        """A file that cannot be opened stops the start and is named."""
+        error = self.assertRaises(OSError, self.make, "/nowhere/access.log")
+        self.assertEqual(error.filename, "/nowhere/access.log")
+
+    def test_full_disk(self) -> None:
+        """Lines that cannot be written are counted and told; the log goes on."""
+        self.log = self.make("/dev/full")
+        with capturedLogs() as logged:
+            for _ in range(5):
+                self.line()
+                self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual((self.log.dropped, self.log.written), (5, 0))
+        self.assertEqual(len(logged), 3)
+
+    def test_full_pipe(self) -> None:
+        """A pipe that nobody reads is waited for a moment, and then its lines are dropped."""
+        self.patch(access_log_module, "_PIPE_SECONDS", 0.01)
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        self.addCleanup(os.close, writing)
+        os.set_blocking(writing, False)
+        with self.assertRaises(BlockingIOError):
+            access_log_module._write_all(writing, b"x" * 10_000_000)
