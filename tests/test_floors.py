@@ -47,6 +47,7 @@ FLOORS = {
     "control_tap": 6,
     "data_tap": 6,
     "demo": 6,
+    "demo_children": 6,
     "epoll": 6,
 }
 

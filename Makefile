@@ -1,0 +1,56 @@
+# make demo   both planes and a fake provider on loopback, and one answer with its bill
+# make test   the tests            make lint   ruff            make types   mypy
+# make bench  the benchmark        make clean  remove what these targets made
+#
+# Everything runs from .venv, which the first target that needs it makes. Another Python:
+# make demo PYTHON=python3.12. Arguments of the program: make demo ARGS=--once,
+# make test ARGS=tests.wire.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+# twistd finds the plugins of a checkout through the path, however the package is installed.
+RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
+
+.PHONY: demo test lint types bench clean venv
+
+demo: $(READY)
+	@$(RUN) -m omnigate.cli demo $(ARGS)
+
+test: $(READY)
+	$(RUN) -m twisted.trial $(or $(ARGS),tests)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(RUN) -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f twisted/plugins/dropin.cache
+
+venv: $(READY)
+
+# Editable in compat mode: only then does twistd see the plugins without a PYTHONPATH too.
+$(READY): setup.cfg pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: there is no $(PYTHON) here; install Python 3.11 or newer," \
+	    "on Debian: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $$($(PYTHON) --version) is too old, omnigate needs 3.11 or newer;" \
+	    "name one with: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) cannot make virtual environments;" \
+	    "on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --config-settings editable_mode=compat -e '.[dev]'
+	@touch $@

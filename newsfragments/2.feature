@@ -1,0 +1,1 @@
+omnigate passes chat completions, completions, Responses, embeddings and Anthropic messages, streamed or not, to providers of the same protocol, limits and bills each key, and keeps the bill in a ledger that loses nothing; `make demo` shows it.

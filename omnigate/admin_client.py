@@ -1,0 +1,132 @@
+"""A small client of the admin API for the command line: one call at a time, blocking."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from omnigate.settings import SettingsError, provider_key
+from omnigate.text import one_line
+
+DEFAULT_URL = "http://127.0.0.1:8081"
+TIMEOUT_SECONDS = 30
+# Ten thousand keys with their limits are a few megabytes.
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+class AdminError(Exception):
+    """A call failed; the text says where and what to do about it."""
+
+
+class AdminClient:
+    """Calls one control plane with one admin token.
+
+    :param url: where the control plane listens, such as ``http://127.0.0.1:8081``
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = _judged(url)
+        self._token = token
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """Make one call and return the decoded JSON of its answer, None for an empty one.
+
+        Numbers with a point come as :class:`decimal.Decimal`, since they are money.
+
+        :raises AdminError: when the control plane is away, refuses, or answers no JSON
+        """
+        text = self.text(method, path, body)
+        if not text:
+            return None
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except ValueError:
+            raise AdminError(
+                f"{self._url.geturl()} answered something else than JSON; "
+                "is OMNIGATE_CONTROL_URL the address of the control plane?"
+            ) from None
+
+    def text(self, method: str, path: str, body: object = None) -> str:
+        """Make one call and return its answer as it came.
+
+        :raises AdminError: when the control plane is away or refuses
+        """
+        status, content = self._exchange(method, path, body)
+        text = content.decode("utf-8", "replace")
+        if status >= 400:
+            raise AdminError(_refusal(status, text))
+        return text
+
+    def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+        """Send a request; the status and the content of the answer."""
+        headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
+        content = None
+        if body is not None:
+            content = json.dumps(body, default=str).encode()
+            headers["content-type"] = "application/json"
+        secure = self._url.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+        try:
+            connection.request(method, self._url.path.rstrip("/") + path, content, headers)
+            answer = connection.getresponse()
+            data = answer.read(MAX_ANSWER_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            reason = one_line(getattr(error, "strerror", None) or str(error) or repr(error), 200)
+            raise AdminError(
+                f"cannot reach the control plane at {self._url.geturl()} ({reason}); "
+                "is it running, and is OMNIGATE_CONTROL_URL right?"
+            ) from None
+        finally:
+            connection.close()
+        if len(data) > MAX_ANSWER_BYTES:
+            raise AdminError(f"{self._url.geturl()} answered more than {MAX_ANSWER_BYTES} bytes")
+        return answer.status, data
+
+
+def client_from(environ: Mapping[str, str]) -> AdminClient:
+    """The client that ``OMNIGATE_CONTROL_URL`` and ``OMNIGATE_ADMIN_TOKEN`` (or its file) name.
+
+    :raises AdminError: when there is no token, or it cannot be read
+    """
+    try:
+        token = provider_key(environ, "OMNIGATE_ADMIN_TOKEN")
+    except SettingsError as error:
+        raise AdminError(str(error)) from None
+    if token is None:
+        raise AdminError(
+            "OMNIGATE_ADMIN_TOKEN is not set; give it the control plane's admin token, "
+            "or OMNIGATE_ADMIN_TOKEN_FILE the path of a file that holds it"
+        )
+    return AdminClient(environ.get("OMNIGATE_CONTROL_URL") or DEFAULT_URL, token)
+
+
+def _judged(url: str) -> SplitResult:
+    """The parts of a usable address."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise AdminError(
+            f'OMNIGATE_CONTROL_URL: "{one_line(url, 100)}" is no address; '
+            f"write it like {DEFAULT_URL}"
+        )
+    return parts
+
+
+def _refusal(status: int, text: str) -> str:
+    """What a refusal says: the problem document's detail where it is one."""
+    try:
+        problem = json.loads(text)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {}
+    said = problem.get("detail") or problem.get("title") or text or "no reason given"
+    code = f" {problem['code']}" if isinstance(problem.get("code"), str) else ""
+    hint = "; is OMNIGATE_ADMIN_TOKEN the token of this control plane?" if status == 401 else ""
+    return f"{status}{code}: {one_line(str(said), 2000)}{hint}"

@@ -1,0 +1,122 @@
+"""The blocking client of the admin API, against a server in a thread."""
+
+import json
+import threading
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.admin_client import AdminClient, AdminError, client_from
+from omnigate.demo_children import free_ports
+
+TOKEN = "t" * 20
+
+
+class FakeAdmin(BaseHTTPRequestHandler):
+    """Answers what the test put into ``answers`` and notes what it was asked."""
+
+    answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    asked: ClassVar[list[tuple[str, str, str, bytes]]] = []
+
+    def answer(self) -> None:
+        """One exchange."""
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        credential = self.headers.get("authorization", "")
+        self.asked.append((self.command, self.path, credential, body))
+        status, content = self.answers.get(self.path, (404, b""))
+        self.send_response(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class AdminServerTestCase(SynchronousTestCase):
+    """A test with a server that stands for the control plane, at ``self.url``."""
+
+    def setUp(self) -> None:
+        FakeAdmin.answers = {}
+        FakeAdmin.asked = []
+        server = HTTPServer(("127.0.0.1", 0), FakeAdmin)
+        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+
+
+class AdminClientTests(AdminServerTestCase):
+    """AdminClient.call."""
+
+    def test_a_call(self) -> None:
+        """The token goes along, the body as JSON, and money comes back exact."""
+        FakeAdmin.answers["/admin/keys"] = (201, b'{"cost_usd": 0.000012345678901234567}')
+        answer = AdminClient(self.url + "/", TOKEN).call("POST", "/admin/keys", {"name": "app"})
+        self.assertEqual(answer, {"cost_usd": Decimal("0.000012345678901234567")})
+        method, path, credential, body = FakeAdmin.asked[0]
+        self.assertEqual((method, path, credential), ("POST", "/admin/keys", f"Bearer {TOKEN}"))
+        self.assertEqual(json.loads(body), {"name": "app"})
+
+    def test_an_empty_answer(self) -> None:
+        """204 and the like have nothing to decode."""
+        FakeAdmin.answers["/x"] = (200, b"")
+        self.assertIsNone(AdminClient(self.url, TOKEN).call("DELETE", "/x"))
+
+    def test_refusals_say_what_the_problem_says(self) -> None:
+        """Status, code and detail; on 401 a hint at the token; one line whatever came."""
+        problem = {"title": "Conflict", "detail": "there is\na key app", "code": "already_exists"}
+        FakeAdmin.answers["/taken"] = (409, json.dumps(problem).encode())
+        FakeAdmin.answers["/token"] = (401, b'{"title": "Unauthorized"}')
+        FakeAdmin.answers["/page"] = (502, b"<html>bad gateway</html>")
+        client = AdminClient(self.url, TOKEN)
+        for path, start in {
+            "/taken": "409 already_exists: there is",
+            "/token": "401: Unauthorized; is OMNIGATE_ADMIN_TOKEN",
+            "/page": "502: <html>bad gateway</html>",
+            "/none": "404: no reason given",
+        }.items():
+            error = self.assertRaises(AdminError, client.call, "GET", path)
+            self.assertTrue(str(error).startswith(start), str(error))
+            self.assertNotIn("\n", str(error))
+
+    def test_something_else_than_json(self) -> None:
+        """A page instead of JSON points at the address."""
+        FakeAdmin.answers["/x"] = (200, b"<html>")
+        error = self.assertRaises(AdminError, AdminClient(self.url, TOKEN).call, "GET", "/x")
+        self.assertIn("OMNIGATE_CONTROL_URL", str(error))
+
+    def test_nobody_there(self) -> None:
+        """A port without a listener is told with its address and a remedy."""
+        (port,) = free_ports(1)
+        client = AdminClient(f"http://127.0.0.1:{port}", TOKEN)
+        error = self.assertRaises(AdminError, client.call, "GET", "/x")
+        self.assertIn(f"cannot reach the control plane at http://127.0.0.1:{port} (", str(error))
+
+    def test_addresses_that_are_none(self) -> None:
+        """Each is refused before anything is sent."""
+        for url in ("", "localhost:8081", "ftp://x", "http://", "http://x:0", "http://x:99999"):
+            self.assertRaises(AdminError, AdminClient, url, TOKEN)
+
+
+class EnvironmentTests(SynchronousTestCase):
+    """client_from."""
+
+    def test_no_token(self) -> None:
+        """The message names the variable."""
+        error = self.assertRaises(AdminError, client_from, {})
+        self.assertIn("OMNIGATE_ADMIN_TOKEN is not set", str(error))
+
+    def test_token_from_a_file(self) -> None:
+        """The file's content counts; a file that is not there is a fault."""
+        path = Path(self.mktemp())
+        self.assertRaises(AdminError, client_from, {"OMNIGATE_ADMIN_TOKEN_FILE": str(path)})
+        path.write_text(TOKEN + "\n")
+        client_from({"OMNIGATE_ADMIN_TOKEN_FILE": str(path)})

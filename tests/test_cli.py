@@ -1,0 +1,144 @@
+"""The console script: its commands, what they print, and their exit statuses."""
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+
+from omnigate import cli
+from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
+
+GOOD = """
+[[upstreams]]
+name = "openai"
+protocol = "openai"
+base_url = "https://api.openai.com/v1"
+[[routes]]
+model = "fast"
+  [[routes.targets]]
+  upstream = "openai"
+  model = "gpt-4o-mini"
+"""
+
+
+class CliTests(AdminServerTestCase):
+    """omnigate."""
+
+    def run_cli(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command; its status and both outputs."""
+        self.patch(os, "environ", {"OMNIGATE_CONTROL_URL": self.url, "OMNIGATE_ADMIN_TOKEN": TOKEN})
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = cli.main(arguments)
+            except SystemExit as ending:
+                assert isinstance(ending.code, int)
+                status = ending.code
+        return status, out.getvalue(), err.getvalue()
+
+    def config(self, text: str) -> str:
+        """A file with this text."""
+        path = Path(self.mktemp())
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def test_help(self) -> None:
+        """It has examples; wrong arguments are status 2."""
+        status, out, _ = self.run_cli("--help")
+        self.assertEqual(status, 0)
+        self.assertIn("omnigate keys create app --rpm 600", out)
+        for arguments in ((), ("nonsense",), ("keys",), ("usage", "--by", "moon"), ("check",)):
+            self.assertEqual(self.run_cli(*arguments)[0], 2, arguments)
+
+    def test_check_good(self) -> None:
+        """A good file is status 0 with what is in it."""
+        status, out, _ = self.run_cli("check", self.config(GOOD))
+        self.assertEqual(status, 0)
+        self.assertIn("good, with 0 file keys, 1 upstreams and 1 routes", out)
+
+    def test_check_tells_every_fault(self) -> None:
+        """One line for each, with the file and the place, and status 1."""
+        text = GOOD.replace('"openai"\n  model', '"opnai"\n  modell').replace("https:", "gopher:")
+        path = self.config(text)
+        status, out, err = self.run_cli("check", path)
+        self.assertEqual((status, out), (1, ""))
+        lines = err.splitlines()
+        self.assertTrue(all(line.startswith(path) for line in lines[:-1]))
+        self.assertIn("routes[0].targets[0].upstream", err)
+        self.assertIn("upstreams[0].base_url", err)
+        self.assertEqual(lines[-1], f"omnigate: {len(lines) - 1} faults")
+
+    def test_check_unreadable(self) -> None:
+        """A file that is not there, or is no text, is one line and status 1."""
+        status, _, err = self.run_cli("check", "/there/is/no/such.toml")
+        self.assertEqual(
+            (status, err), (1, "omnigate: /there/is/no/such.toml: No such file or directory\n")
+        )
+        path = Path(self.mktemp())
+        path.write_bytes(b"\xff")
+        self.assertIn("not UTF-8 at byte 0", self.run_cli("check", str(path))[2])
+
+    def test_keys_list(self) -> None:
+        """A table without columns that nothing fills."""
+        keys = [
+            {"name": "app", "source": "managed", "rpm": 600, "models": ["fast", "claude-*"]},
+            {"name": "b", "source": "file", "rpm": 0, "models": None},
+        ]
+        FakeAdmin.answers["/admin/keys"] = (200, json.dumps({"keys": keys}).encode())
+        status, out, _ = self.run_cli("keys", "list")
+        self.assertEqual(status, 0)
+        self.assertEqual(
+            out,
+            "name  source   rpm  models\n"
+            "app   managed  600  fast,claude-*\n"
+            "b     file       0  -\n",
+        )
+        _, out, _ = self.run_cli("keys", "list", "--json")
+        self.assertEqual(json.loads(out), {"keys": keys})
+
+    def test_keys_create(self) -> None:
+        """The secret stands alone on standard output."""
+        FakeAdmin.answers["/admin/keys"] = (201, b'{"name": "app", "key": "ogk_x"}')
+        status, out, err = self.run_cli(
+            *("keys", "create", "app", "--rpm", "600", "--models", "fast, claude-*"),
+            *("--budget-usd", "12.5", "--budget-period", "monthly", "--max-concurrent", "3"),
+        )
+        self.assertEqual((status, out), (0, "ogk_x\n"))
+        self.assertIn("shown once", err)
+        self.assertEqual(
+            json.loads(FakeAdmin.asked[0][3]),
+            {
+                "name": "app",
+                "rpm": 600,
+                "models": ["fast", "claude-*"],
+                "max_concurrent": 3,
+                "budget_usd": 12.5,
+                "budget_period": "monthly",
+            },
+        )
+
+    def test_keys_delete(self) -> None:
+        """The name is one segment of the path."""
+        FakeAdmin.answers["/admin/keys/a%2Fb"] = (204, b"")
+        self.assertEqual(self.run_cli("keys", "delete", "a/b")[0], 0)
+        self.assertEqual(FakeAdmin.asked[0][:2], ("DELETE", "/admin/keys/a%2Fb"))
+
+    def test_usage(self) -> None:
+        """Rows as they came, money to its last decimal."""
+        row = b'{"model": "fast", "requests": 2, "input_tokens": 30, "cost_usd": 0.000012300}'
+        FakeAdmin.answers["/admin/usage?by=model&since=2026-11-01"] = (
+            200,
+            b'{"by": "model", "rows": [%b]}' % row,
+        )
+        status, out, _ = self.run_cli("usage", "--by", "model", "--since", "2026-11-01")
+        self.assertEqual(status, 0)
+        self.assertEqual(out.splitlines()[1].split(), ["fast", "2", "30", "0.000012300"])
+
+    def test_refusals_are_status_1(self) -> None:
+        """One line on standard error."""
+        FakeAdmin.answers["/admin/usage?by=key"] = (503, b'{"detail": "loading"}')
+        status, out, err = self.run_cli("usage")
+        self.assertEqual((status, out, err), (1, "", "omnigate: 503: loading\n"))
+        FakeAdmin.answers["/admin/usage?by=key"] = (200, b"[]")
+        self.assertEqual(self.run_cli("usage")[0], 1)
