@@ -213,7 +213,7 @@ def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         print(client.text("POST", "/admin/keys", body))
         return 0
     answer = client.call("POST", "/admin/keys", body)
-    secret = answer.get("key") if isinstance(answer, dict) else None
+    secret = answer.get("secret") if isinstance(answer, dict) else None
     if not isinstance(secret, str):
         raise CommandError("the control plane made the key but told no secret; delete it")
     print(secret)

@@ -99,7 +99,7 @@ class CliTests(AdminServerTestCase):
 
     def test_keys_create(self) -> None:
         """The secret stands alone on standard output."""
-        FakeAdmin.answers["/admin/keys"] = (201, b'{"name": "app", "key": "ogk_x"}')
+        FakeAdmin.answers["/admin/keys"] = (201, b'{"name": "app", "secret": "ogk_x"}')
         status, out, err = self.run_cli(
             *("keys", "create", "app", "--rpm", "600", "--models", "fast, claude-*"),
             *("--budget-usd", "12.5", "--budget-period", "monthly", "--max-concurrent", "3"),
