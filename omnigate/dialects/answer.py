@@ -10,7 +10,7 @@ import msgspec
 from omnigate.dialects.endpoints import ANTHROPIC
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.usage import load_tree
-from omnigate.text import ELLIPSIS, MIN_SECRET_CHARS, REDACTED, valid_text
+from omnigate.text import ELLIPSIS, valid_text
 
 AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
 
@@ -22,8 +22,6 @@ MAX_HELD_BYTES = 64 * 1024
 MAX_MESSAGE_CHARS = 4000
 MAX_CODE_CHARS = 200
 
-STRUCK_OUT = REDACTED.encode()
-"""What stands where a credential stood."""
 
 # The member without which an answer is none of its kind.
 _OWN_MEMBERS = {
@@ -143,17 +141,6 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
             }
         }
     )
-
-
-def strike(data: bytes, secret: bytes) -> bytes:
-    """Return ``data`` with the upstream's credential struck out of it.
-
-    :param secret: the credential; one too short to be one (see
-        :data:`omnigate.text.MIN_SECRET_CHARS`) is left alone, for it would be found in any text.
-    """
-    if len(secret) < MIN_SECRET_CHARS or secret not in data:
-        return data
-    return data.replace(secret, STRUCK_OUT)
 
 
 def _is_envelope(protocol: str, tree: object) -> bool:

@@ -166,7 +166,8 @@ class OddEvent:
     :ivar choices: whether it has any choice.
     :ivar finish_reason: whether one of its choices gives one.
     :ivar usage: the usage at the top level.
-    :ivar inner_usage: the usage of its ``response`` or ``message``.
+    :ivar response_usage: the usage of its ``response``.
+    :ivar message_usage: the usage of its ``message``.
     :ivar error: whether its member ``error`` tells of one.
     :ivar text_bytes: the bytes of generated text in it.
     """
@@ -176,7 +177,8 @@ class OddEvent:
     choices: bool
     finish_reason: bool
     usage: Usage | None
-    inner_usage: Usage | None
+    response_usage: Usage | None
+    message_usage: Usage | None
     error: bool
     text_bytes: int
 
@@ -192,14 +194,16 @@ def read_odd(data: bytes) -> OddEvent | None:
     if not isinstance(tree, dict):
         return None
     choices = tree.get("choices")
-    inner = tree.get("response") or tree.get("message")
+    if not isinstance(choices, list):
+        choices = []
     return OddEvent(
         type=_string(tree.get("type")),
         object=_string(tree.get("object")),
         choices=bool(choices),
-        finish_reason=isinstance(choices, list) and any(map(_gives_reason, choices)),
+        finish_reason=any(map(_gives_reason, choices)),
         usage=odd_usage(tree.get("usage")),
-        inner_usage=odd_usage(inner.get("usage")) if isinstance(inner, dict) else None,
+        response_usage=_odd_usage_of(tree.get("response")),
+        message_usage=_odd_usage_of(tree.get("message")),
         error=bool(tree.get("error")),
         text_bytes=_text_in(
             {name: tree.get(name) for name in ("choices", "delta", "content_block")}
@@ -213,14 +217,14 @@ def _read_large(data: bytes) -> OddEvent | None:
     if event is None:
         return None
     choices = bytes(event.choices)
-    inner = _members(bytes(event.response) or bytes(event.message))
     return OddEvent(
         type=_string(load_tree(bytes(event.type), MAX_NAME_BYTES)),
         object=_string(load_tree(bytes(event.object), MAX_NAME_BYTES)),
         choices=choices.startswith(b"[") and bool(choices[1:-1].strip()),
         finish_reason=_FIND_FINISH(choices) is not None,
         usage=read_usage(event.usage),
-        inner_usage=None if inner is None else read_usage(inner.usage),
+        response_usage=_unread_usage_of(event.response),
+        message_usage=_unread_usage_of(event.message),
         error=tells_error(event.error),
         text_bytes=sum(map(len, _FIND_TEXT(data, 0, MAX_TEXT_SEARCH_BYTES))),
     )
@@ -231,6 +235,15 @@ def _members(data: bytes) -> _RawEvent | None:
         return _decode_raw(data)
     except (msgspec.MsgspecError, RecursionError):
         return None
+
+
+def _odd_usage_of(holder: object) -> Usage | None:
+    return odd_usage(holder.get("usage")) if isinstance(holder, dict) else None
+
+
+def _unread_usage_of(holder: msgspec.Raw) -> Usage | None:
+    members = _members(bytes(holder))
+    return None if members is None else read_usage(members.usage)
 
 
 def _gives_reason(choice: object) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.answer import MAX_HELD_BYTES, judge_answer, strike, wrap_error
+from omnigate.dialects.answer import MAX_HELD_BYTES, judge_answer, wrap_error
 from omnigate.dialects.endpoints import ENDPOINTS
 
 KINDS = [endpoint.kind for endpoint in ENDPOINTS.values()]
@@ -260,18 +260,3 @@ class WrapAnythingTests(SynchronousTestCase):
         self.assertEqual("error", answer["type"])
         self.assertIsInstance(answer["error"]["message"], str)
         self.assertIsInstance(answer["error"]["type"], str)
-
-
-class StrikeTests(SynchronousTestCase):
-    def test_struck_out(self) -> None:
-        """Every place where the credential stands loses it."""
-        self.assertEqual(
-            b"[redacted] and [redacted]", strike(b"sk-1234567 and sk-1234567", b"sk-1234567")
-        )
-
-    def test_nothing_to_strike(self) -> None:
-        """Data without the credential is not touched, and none is no credential."""
-        data = b"nothing here"
-        self.assertIs(data, strike(data, b"sk-1234567"))
-        self.assertIs(data, strike(data, b""))
-        self.assertIs(data, strike(data, b"no"))

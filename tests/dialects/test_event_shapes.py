@@ -72,14 +72,15 @@ class OddEventTests(SynchronousTestCase):
         """Figures that can be believed are found beside others that cannot."""
         for event in self.both({"usage": {"prompt_tokens": "4", "completion_tokens": 5}}):
             self.assertEqual(Usage(completion_tokens=5), event.usage)
-            self.assertIsNone(event.inner_usage)
+            self.assertEqual((None, None), (event.response_usage, event.message_usage))
 
     def test_inner_usage(self) -> None:
         """So are those of a response or a message inside the event."""
         for holder in ("response", "message"):
             for event in self.both({holder: {"usage": {"input_tokens": 4, "output_tokens": -1}}}):
-                self.assertEqual(Usage(input_tokens=4), event.inner_usage)
-                self.assertIsNone(event.usage)
+                usages = {"response": event.response_usage, "message": event.message_usage}
+                self.assertEqual(Usage(input_tokens=4), usages.pop(holder))
+                self.assertEqual([None, None], [event.usage, *usages.values()])
 
     def test_names(self) -> None:
         """The names of the event's type and object are told, if they are names."""

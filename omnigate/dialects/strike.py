@@ -1,0 +1,70 @@
+"""Striking the upstream's credential out of what is relayed, in whole data and in pieces.
+
+Providers quote the credential in error texts, and a client can ask a model or a proxy to say what
+it was sent. Credentials are visible ASCII, so it is enough to look for the bytes.
+"""
+
+from omnigate.text import MIN_SECRET_CHARS, REDACTED
+
+STRUCK_OUT = REDACTED.encode()
+"""What stands where a credential stood."""
+
+
+def strike(data: bytes, secret: bytes) -> bytes:
+    """Return ``data`` with the upstream's credential struck out of it.
+
+    :param secret: the credential; one too short to be one (see
+        :data:`omnigate.text.MIN_SECRET_CHARS`) is left alone, for it would be found in any text.
+    """
+    if len(secret) < MIN_SECRET_CHARS or secret not in data:
+        return data
+    return data.replace(secret, STRUCK_OUT)
+
+
+class PieceStriker:
+    """Strikes a credential out of data that comes in pieces, wherever it is cut.
+
+    The last bytes of a piece are held back where the credential might begin in them, so at most its
+    length less one.
+    """
+
+    __slots__ = ("_held", "_secret")
+
+    def __init__(self, secret: bytes) -> None:
+        """Make a striker for one body.
+
+        :param secret: as for :func:`strike`.
+        """
+        self._secret = secret if len(secret) >= MIN_SECRET_CHARS else b""
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next piece and return what can be passed on."""
+        if not self._secret:
+            return data
+        if self._held:
+            data = self._held + data
+        # All up to the last whole credential is settled: one that is cut at the end of the data can
+        # only begin behind it. Found from the left, as ``replace`` does, so that a credential which
+        # overlaps itself is seen alike however the data is cut.
+        settled = 0
+        while (found := data.find(self._secret, settled)) >= 0:
+            settled = found + len(self._secret)
+        keep = self._beginning_at_end(data, settled)
+        self._held = data[len(data) - keep :] if keep else b""
+        return strike(data[: len(data) - keep], self._secret)
+
+    def end(self) -> bytes:
+        """Return what was held back: the data has ended, so no credential can follow."""
+        held, self._held = self._held, b""
+        return held
+
+    def _beginning_at_end(self, data: bytes, settled: int) -> int:
+        """Return how many bytes at the end of ``data`` may be the beginning of the credential."""
+        start = max(settled, len(data) - len(self._secret) + 1)
+        first = self._secret[:1]
+        while (start := data.find(first, start)) >= 0:
+            if self._secret.startswith(data[start:]):
+                return len(data) - start
+            start += 1
+        return 0
