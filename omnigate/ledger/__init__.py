@@ -50,11 +50,11 @@ written.
 Starting
 ========
 
-The file is read whole. What stands behind the last line feed is a torn line: its batch was never
-acknowledged; it is cut off and the cut is logged. Any other line that cannot be read is *damaged*:
-it is logged with its offset, counted and left where it is, and the start goes on. A line whose id
-was read before is skipped and counted. Then the file is synced, since a killed process may have
-left lines that never were.
+The file is synced, since a killed process may have left lines that never were, and read whole. What
+stands behind the last line feed is a torn line: its batch was never acknowledged; it is cut off and
+the cut is logged. Any other line that cannot be read is *damaged*: it is logged with its offset,
+counted and left where it is, and the start goes on. A line whose id was read before is skipped and
+counted.
 
 An event may so be on the disk without having been acknowledged, if the crash came in between. It is
 counted; when it is sent again, its id is known.

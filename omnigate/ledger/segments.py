@@ -33,7 +33,11 @@ class ActiveSegment:
         self._file: AppendFile | None = None
 
     def begin_reading(self) -> None:
-        """Go to the beginning of the file; one that is not there is empty."""
+        """Go to the beginning of the file; one that is not there is empty.
+
+        :raises OSError: the file cannot be written and read.
+        """
+        _settle(self.path)
         self._lines = read_lines(self.path, MAX_LINE_BYTES)
         self._end = None
 
@@ -53,9 +57,7 @@ class ActiveSegment:
         return lines
 
     def begin_appending(self) -> tuple[int, int]:
-        """Cut off a torn last line, and make sure that all that was read is on the disk.
-
-        What a process left that was killed stands in the file but may never have been synced.
+        """Cut off a torn last line, and get ready to append.
 
         :return: where the torn line began, and how many bytes of it were cut off: mostly none.
         :raises OSError: the disk refused.
@@ -91,3 +93,21 @@ class ActiveSegment:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _settle(path: str) -> None:
+    """See to it that what will be read from a file is what the disk has of it.
+
+    A process that was killed may have left lines that were never synced: they are synced now, so
+    that they cannot vanish once they were counted. And where a sync failed, Linux keeps the bytes
+    that it could not write in its cache, and takes them for written; those are dropped.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fdatasync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)

@@ -1,7 +1,8 @@
 """A disk for crash tests: it forgets what was not synced, tears, fills up, and refuses to sync.
 
-:class:`FaultyDisk` stands in for the module ``os`` inside :mod:`omnigate.files`, so that the true
-file primitives, and every store built on them, run on it::
+:class:`FaultyDisk` stands in for the module ``os`` inside :mod:`omnigate.files` (and inside a store
+that calls ``os`` itself), so that the true file primitives, and every store built on them, run on
+it::
 
     disk = FaultyDisk(self.mktemp())
     self.patch(files, "os", disk)
@@ -62,11 +63,15 @@ class FaultyDisk:
       until its folder is synced;
     * *full* (:attr:`free_bytes`): a write does what fits, the next one nothing;
     * *failing calls* (:meth:`fail`): the named call raises, so many times; a sync that fails has
-      lost what it was for, as Linux does, even if a later one succeeds.
+      lost what it was for, as Linux does, even if a later one succeeds;
+    * *the middle of things* (:attr:`calls_left`): after so many calls nothing happens any more and
+      every call fails, until :meth:`crash` (the power was lost there) or :meth:`heal` (the process
+      was killed there).
 
     Anything else is passed on to the true ``os``.
 
     :ivar free_bytes: how many bytes still fit; None for no limit. A cut gives its bytes back.
+    :ivar calls_left: after how many calls the world ends; None for never.
     :ivar calls: the names of the calls that change or sync something, in order.
     """
 
@@ -74,6 +79,7 @@ class FaultyDisk:
         self.folder = os.path.realpath(folder)
         os.makedirs(self.folder, exist_ok=True)
         self.free_bytes: int | None = None
+        self.calls_left: int | None = None
         self.calls: list[str] = []
         self._failing: dict[str, tuple[int, int]] = {}
         self._open: set[int] = set()
@@ -99,7 +105,7 @@ class FaultyDisk:
     def heal(self) -> None:
         """Let every call succeed again, and make room without limit."""
         self._failing.clear()
-        self.free_bytes = None
+        self.free_bytes = self.calls_left = None
 
     def unsynced(self, path: str) -> int:
         """How many steps (bytes written, cuts) of a file the next power loss can take."""
@@ -197,6 +203,13 @@ class FaultyDisk:
         """Sync a file."""
         self._sync("fdatasync", fd)
 
+    def posix_fadvise(self, fd: int, offset: int, length: int, advice: int) -> None:
+        """Drop a file from the cache: what a failed sync lost then reads as zero bytes."""
+        stored = self._stored(fd)
+        if advice == os.POSIX_FADV_DONTNEED and stored is not None and not stored.changes:
+            with open(self._path(fd), "r+b") as file:
+                file.write(stored.durable)
+
     def replace(self, source: str, target: str) -> None:
         """Rename a file over another."""
         self._attempt("replace")
@@ -226,6 +239,10 @@ class FaultyDisk:
 
     def _attempt(self, call: str) -> None:
         self.calls.append(call)
+        if self.calls_left is not None:
+            if not self.calls_left:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            self.calls_left -= 1
         times, error = self._failing.get(call, (0, 0))
         if times:
             self._failing[call] = (times - 1, error)
@@ -236,7 +253,7 @@ class FaultyDisk:
         try:
             self._attempt(call)
         except OSError:
-            if stored is not None:
+            if stored is not None and self.calls_left != 0:
                 # Linux tells of a failed write-back once, and takes the pages for clean.
                 cuts = [change for change in stored.changes if isinstance(change, int)]
                 stored.lost = range(min([len(stored.durable), *cuts]), os.fstat(fd).st_size)

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate import files
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
-from omnigate.ledger import service
+from omnigate.ledger import segments, service
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.replay import LedgerUnreadableError, LoadCanceledError
 from omnigate.ledger.service import IngestResult, Ledger, LedgerNotReady, StorageUnavailable
@@ -37,6 +37,7 @@ class LedgerTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.disk = FaultyDisk(self.mktemp())
         self.patch(files, "os", self.disk)
+        self.patch(segments, "os", self.disk)
         self.path = os.path.join(self.disk.folder, "ledger.jsonl")
         self.clock = Clock()
         self.clock.advance(NOW_MS / 1000)
@@ -325,13 +326,13 @@ class StartTests(LedgerTestCase):
 
     def test_what_a_killed_process_left_is_synced_before_it_counts(self) -> None:
         """Lines that were written and never synced cannot vanish after a start has counted them."""
-        self.disk.fail("fdatasync", 99)
-        self.disk.fail("ftruncate", 99)
+        self.disk.calls_left = 1
         self.failureResultOf(self.ledger.record([as_dict("e1")]), StorageUnavailable)
+        self.assertGreater(self.disk.unsynced(self.path), 0)
         self.disk.heal()
-        ledger = self.opened()
-        self.assertEqual(self.spent(ledger), COST)
-        self.assertEqual(self.disk.unsynced(self.path), 0)
+        self.assertEqual(self.spent(self.opened()), COST)
+        self.disk.crash()
+        self.assertEqual(self.spent(self.opened()), COST)
 
 
 class CloseTests(LedgerTestCase):
