@@ -1,7 +1,7 @@
 """The access log: one line of JSON for every request.
 
-A line costs the reactor an object and an append to a list; turning lines into JSON and writing
-them is done a few times a second, by a writer thread. What is not yet written when the process
+A line costs the reactor an append to a list; turning lines into JSON and writing them is done a
+few times a second, by a writer thread. What is not yet written when the process
 is killed is lost: the log tells people what happened, the spool is what counts.
 
 Lines hold no content and no key. Control characters in what a client or a provider chose are
@@ -9,10 +9,11 @@ escaped, beyond what JSON asks for, so that no line does anything to a terminal.
 """
 
 import datetime
+import functools
 import os
 import re
 import select
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -29,7 +30,7 @@ OFF: Final = "off"
 #: busy plane writes a thousand lines with one call.
 FLUSH_SECONDS = 0.2
 
-#: Lines that may wait while the disk stands still: several seconds of a busy plane, 20 MB at most.
+#: Lines that may wait while the disk stands still: several seconds of a busy plane, 30 MB at most.
 MAX_WAITING_LINES = 20_000
 
 #: Lines that are encoded in one go; the interpreter lock is held for it, a millisecond or less.
@@ -51,16 +52,43 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066
 _log = Logger()
 
 
-class AccessLine(
+class Entry(Protocol):
+    """What the log is told of one request; an empty text is one that does not apply.
+
+    ``ts`` is seconds since 1970 at the request's end; ``key`` the key's name; ``route`` the model
+    asked for and ``model`` what the upstream was sent; ``first_byte_ms`` and ``duration_ms`` count
+    from the request's head.
+    """
+
+    ts: float
+    request_id: str
+    method: str
+    path: str
+    client: str
+    status: int
+    duration_ms: int
+    key: str
+    route: str
+    model: str
+    upstream: str
+    error_code: str
+    stream: bool
+    first_byte_ms: int | None
+    attempts: int
+    bytes_in: int
+    bytes_out: int
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int
+    estimated: bool
+
+
+class _Line(
     msgspec.Struct,
     gc=False,
     rename={"input_tokens": "in", "output_tokens": "out", "cached_tokens": "cached"},
 ):
-    """One line; the members are in the order in which they are written.
-
-    ``ts`` is RFC 3339 in UTC with milliseconds; ``key`` is the key's name; durations are in
-    milliseconds, ``ttfb_ms`` until the first byte of the answer. Absent is None.
-    """
+    """One line, its members in the order in which they are written."""
 
     ts: str
     request_id: str
@@ -94,7 +122,7 @@ class AccessLog:
     """
 
     def __init__(self, path: str, writer: IWriter, clock: IReactorTime) -> None:
-        """Take the parts; nothing is opened before :meth:`open`.
+        """Take the parts; nothing is opened before :meth:`start`.
 
         :param path: of a file, ``-`` for standard output, or ``off``.
         """
@@ -103,17 +131,15 @@ class AccessLog:
         self._writer = writer
         self._clock = clock
         self._fd = -1
-        self._lines: list[AccessLine] = []
+        self._lines: list[Entry] = []
         self._timer: IDelayedCall | None = None
         self._writing = False
-        self._second = -1
-        self._second_text = ""
         self._encoder = msgspec.json.Encoder()
         self._tell_at = 1
         self.written = 0
         self.dropped = 0
 
-    def open(self) -> None:
+    def start(self) -> None:
         """Open the file.
 
         :raises OSError: it cannot be opened.
@@ -127,36 +153,11 @@ class AccessLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         return os.open(self._path, flags, _MODE)
 
-    def line(
-        self,
-        ts_ms: int,
-        request_id: str,
-        key: str | None,
-        method: str,
-        path: str,
-        route: str | None,
-        model: str | None,
-        upstream: str | None,
-        status: int,
-        error_code: str | None,
-        stream: bool,
-        input_tokens: int,
-        output_tokens: int,
-        cached_tokens: int,
-        ttfb_ms: int | None,
-        dur_ms: int,
-        attempts: int,
-        bytes_in: int,
-        bytes_out: int,
-        client: str,
-        estimated: bool,
-    ) -> None:
+    def line(self, entry: Entry) -> None:
         """Log one request.
 
-        :param ts_ms: when it ended, in milliseconds since 1970.
-        :param key: the name of the gateway key, None without a valid one.
-        :param cached_tokens: input tokens read from the provider's cache.
-        :param client: the client's address.
+        The entry is read later and must not be changed any more; what a client chose in it is
+        shortened here, since a model name may be as long as a body.
         """
         if not self.enabled:
             return
@@ -164,39 +165,11 @@ class AccessLog:
         if len(lines) >= MAX_WAITING_LINES:
             self._drop(1)
             return
-        second = ts_ms // 1000
-        if second != self._second:
-            self._second = second
-            self._second_text = _second_text(second)
-        if len(path) > _MAX_TEXT:
-            path = path[:_MAX_TEXT] + "…"
-        if model is not None and len(model) > _MAX_TEXT:
-            model = model[:_MAX_TEXT] + "…"
-        lines.append(
-            AccessLine(
-                f"{self._second_text}.{ts_ms % 1000:03d}Z",
-                request_id,
-                key,
-                method,
-                path,
-                route,
-                model,
-                upstream,
-                status,
-                error_code,
-                stream,
-                input_tokens,
-                output_tokens,
-                cached_tokens,
-                ttfb_ms,
-                dur_ms,
-                attempts,
-                bytes_in,
-                bytes_out,
-                client,
-                estimated,
-            )
-        )
+        if len(entry.path) > _MAX_TEXT:
+            entry.path = _shortened(entry.path)
+        if len(entry.route) > _MAX_TEXT:
+            entry.route = _shortened(entry.route)
+        lines.append(entry)
         if self._timer is None:
             self._timer = self._clock.callLater(FLUSH_SECONDS, self._flush)
 
@@ -258,7 +231,7 @@ class AccessLog:
         old, self._fd = self._fd, self._open()
         os.close(old)
 
-    def close(self) -> Deferred[None]:
+    def stop(self) -> Deferred[None]:
         """Write what waits and close the file.
 
         :return: fires when it is done; it never fails.
@@ -277,7 +250,7 @@ class AccessLog:
     def _ended(self, count: int) -> None:
         self.written += count
 
-    def _end(self, lines: list[AccessLine]) -> int:
+    def _end(self, lines: list[Entry]) -> int:
         """Write the last lines and close; runs in the thread."""
         try:
             return self._write(lines)
@@ -285,7 +258,7 @@ class AccessLog:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
-    def _write(self, lines: list[AccessLine]) -> int:
+    def _write(self, lines: list[Entry]) -> int:
         """Encode and write a group; runs in the thread.
 
         :return: how many lines were written.
@@ -294,7 +267,8 @@ class AccessLog:
             _write_all(self._fd, self._encode(lines[start : start + _LINES_AT_A_TIME]))
         return len(lines)
 
-    def _encode(self, lines: list[AccessLine]) -> bytes:
+    def _encode(self, entries: list[Entry]) -> bytes:
+        lines = [_line(entry) for entry in entries]
         try:
             text = self._encoder.encode_lines(lines)
         except UnicodeEncodeError:
@@ -305,8 +279,46 @@ class AccessLog:
         return text
 
 
+def _line(entry: Entry) -> _Line:
+    """Put an entry into the order and the form of a line."""
+    return _Line(
+        _time_text(entry.ts),
+        entry.request_id,
+        entry.key or None,
+        entry.method,
+        entry.path,
+        entry.route or None,
+        entry.model or None,
+        entry.upstream or None,
+        entry.status,
+        entry.error_code or None,
+        entry.stream,
+        entry.input_tokens,
+        entry.output_tokens,
+        entry.cached_input_tokens,
+        entry.first_byte_ms,
+        entry.duration_ms,
+        entry.attempts,
+        entry.bytes_in,
+        entry.bytes_out,
+        entry.client,
+        entry.estimated,
+    )
+
+
+def _shortened(text: str) -> str:
+    return text[:_MAX_TEXT] + "…"
+
+
+def _time_text(ts: float) -> str:
+    """Write a moment in RFC 3339, in UTC and with milliseconds."""
+    second, milliseconds = divmod(round(ts * 1000), 1000)
+    return f"{_second_text(second)}.{milliseconds:03d}Z"
+
+
+@functools.lru_cache(maxsize=4)
 def _second_text(second: int) -> str:
-    """Write a whole second in RFC 3339, without its zone."""
+    """Write a whole second without its zone; thousands of lines are of the same one."""
     moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S")
 
@@ -315,12 +327,12 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def _repaired(line: AccessLine) -> dict[str, object]:
+def _repaired(line: _Line) -> dict[str, object]:
     """Return a line with text that can be encoded, as the object it is written as."""
     return {
         field.encode_name: valid_text(value) if isinstance(value, str) else value
         for field, value in (
-            (field, getattr(line, field.name)) for field in msgspec.structs.fields(AccessLine)
+            (field, getattr(line, field.name)) for field in msgspec.structs.fields(_Line)
         )
     }
 

@@ -76,7 +76,7 @@ MAX_ASIDE_BYTES = 16 * 1024 * 1024
 _log = Logger()
 
 
-class SpoolInUseError(Exception):
+class SpoolInUseError(OSError):
     """Another process has this spool; two of them would take each other's events away."""
 
 

@@ -5,6 +5,7 @@ import os
 import unicodedata
 from typing import Any
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
@@ -16,29 +17,32 @@ from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLog
 from omnigate.testing.writer import SynchronousWriter
 from omnigate.text import valid_text
 
-ORDINARY: dict[str, Any] = {
-    "ts_ms": 1_790_000_000_007,
-    "request_id": "0a" * 16,
-    "key": "app",
-    "method": "POST",
-    "path": "/v1/chat/completions",
-    "route": "fast",
-    "model": "gpt-4o-mini",
-    "upstream": "openai",
-    "status": 200,
-    "error_code": None,
-    "stream": True,
-    "input_tokens": 120,
-    "output_tokens": 40,
-    "cached_tokens": 3,
-    "ttfb_ms": 210,
-    "dur_ms": 1200,
-    "attempts": 1,
-    "bytes_in": 1024,
-    "bytes_out": 2048,
-    "client": "192.0.2.1",
-    "estimated": False,
-}
+
+@attrs.define
+class Request:
+    """An ordinary request."""
+
+    ts: float = 1_790_000_000.007
+    request_id: str = "0a" * 16
+    method: str = "POST"
+    path: str = "/v1/chat/completions"
+    client: str = "192.0.2.1"
+    status: int = 200
+    duration_ms: int = 1200
+    key: str = "app"
+    route: str = "fast"
+    model: str = "gpt-4o-mini"
+    upstream: str = "openai"
+    error_code: str = ""
+    stream: bool = True
+    first_byte_ms: int | None = 210
+    attempts: int = 1
+    bytes_in: int = 1024
+    bytes_out: int = 2048
+    input_tokens: int = 120
+    output_tokens: int = 40
+    cached_input_tokens: int = 3
+    estimated: bool = False
 
 
 class AccessLogCase(SynchronousTestCase):
@@ -54,13 +58,13 @@ class AccessLogCase(SynchronousTestCase):
     def make(self, path: str) -> AccessLog:
         """Make and open a log."""
         log = AccessLog(path, self.writer, self.clock)
-        log.open()
-        self.addCleanup(log.close)
+        log.start()
+        self.addCleanup(log.stop)
         return log
 
     def line(self, **changes: Any) -> None:
         """Log an ordinary request with some changes."""
-        self.log.line(**{**ORDINARY, **changes})
+        self.log.line(Request(**changes))
 
     def text(self, path: str | None = None) -> str:
         """Read a file."""
@@ -86,9 +90,8 @@ class LineTests(AccessLogCase):
 
     def test_time(self) -> None:
         """Each line has its own time, whatever second the one before was in."""
-        times = (0, 999, 1000, 1_790_000_000_000, 1_789_999_999_999)
-        for ts_ms in times:
-            self.line(ts_ms=ts_ms)
+        for ts in (0, 0.999, 1, 1_790_000_000.0, 1_789_999_999.9994):
+            self.line(ts=ts)
         self.clock.advance(FLUSH_SECONDS)
         self.assertEqual(
             [json.loads(line)["ts"] for line in self.text().splitlines()],
@@ -101,9 +104,17 @@ class LineTests(AccessLogCase):
             ],
         )
 
+    def test_absent(self) -> None:
+        """What does not apply is null."""
+        self.line(key="", route="", model="", upstream="", error_code="", first_byte_ms=None)
+        self.clock.advance(FLUSH_SECONDS)
+        line = json.loads(self.text())
+        absent = [name for name, value in line.items() if value is None]
+        self.assertEqual(absent, ["key", "route", "model", "upstream", "error_code", "ttfb_ms"])
+
     def test_long_text(self) -> None:
-        """Long paths and model names are cut."""
-        self.line(path="/" + "p" * 30_000, model="m" * 30_000)
+        """Long paths and model names of a client are cut."""
+        self.line(path="/" + "p" * 30_000, route="m" * 30_000)
         self.clock.advance(FLUSH_SECONDS)
         self.assertLess(len(self.text()), 1200)
 
@@ -117,7 +128,7 @@ class LineTests(AccessLogCase):
         line = self.text()
         self.assertEqual(line.count("\n"), 1)
         self.assertNotIn("Cc", {unicodedata.category(char) for char in line[:-1]})
-        self.assertEqual(json.loads(line)["model"], valid_text(text))
+        self.assertEqual(json.loads(line)["model"], valid_text(text) or None)
 
     def test_escapes(self) -> None:
         """Control characters and half characters are escaped or replaced."""
@@ -196,11 +207,11 @@ class WritingTests(AccessLogCase):
     def test_close(self) -> None:
         """Closing writes what waits, and lines after it are nothing."""
         self.line()
-        self.successResultOf(self.log.close())
+        self.successResultOf(self.log.stop())
         self.line()
         self.assertEqual(self.text().count("\n"), 1)
         self.assertEqual(self.clock.getDelayedCalls(), [])
-        self.successResultOf(self.log.close())
+        self.successResultOf(self.log.stop())
 
     def test_off(self) -> None:
         """A log that is off opens nothing and keeps nothing."""
@@ -209,7 +220,7 @@ class WritingTests(AccessLogCase):
         self.assertFalse(self.log.enabled)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.successResultOf(self.log.reopen())
-        self.successResultOf(self.log.close())
+        self.successResultOf(self.log.stop())
         self.assertFalse(os.path.exists("off"))
 
     def test_standard_output(self) -> None:
@@ -223,7 +234,7 @@ class WritingTests(AccessLogCase):
             self.log = self.make("-")
             self.line()
             self.clock.advance(FLUSH_SECONDS)
-            self.successResultOf(self.log.close())
+            self.successResultOf(self.log.stop())
             os.fstat(1)
         finally:
             os.dup2(kept, 1)

@@ -14,25 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from OpenSSL.crypto import X509, PKey
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionRefusedError
-from twisted.internet.interfaces import (
-    IHostnameResolver,
-    IHostResolution,
-    IProtocol,
-    IReactorPluggableNameResolver,
-    IResolutionReceiver,
-)
+from twisted.internet.interfaces import IProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import CertificateOptions, TLSVersion
-from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from twisted.test.iosim import FakeTransport, IOPump
 from twisted.test.iosim import connect as iosim_connect
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
 from omnigate.protocols.connector import (
     MAX_PROXY_HEAD_BYTES,
@@ -45,6 +37,7 @@ from omnigate.protocols.connector import (
     parse_address,
     parse_proxy,
 )
+from omnigate.testing.naming_reactor import NamingReactor, TableResolver
 
 HOST = "api.example.net"
 DAY = datetime.timedelta(days=1)
@@ -139,44 +132,6 @@ class ProxyServer(Talker):
             self.behind.makeConnection(self.transport)
 
 
-@implementer(IHostnameResolver)
-class FixedNames:
-    """A resolver over a table."""
-
-    def __init__(self, names: dict[str, list[str]]) -> None:
-        self.names = names
-
-    def resolveHostName(  # noqa: N802
-        self,
-        resolutionReceiver: IResolutionReceiver,  # noqa: N803
-        hostName: str,  # noqa: N803
-        portNumber: int = 0,  # noqa: N803
-        addressTypes: object = None,  # noqa: N803
-        transportSemantics: str = "TCP",  # noqa: N803
-    ) -> IHostResolution:
-        """Answer at once."""
-        resolution = object()
-        resolutionReceiver.resolutionBegan(resolution)  # type: ignore[arg-type]
-        for host in self.names.get(hostName, []):
-            kind = IPv6Address if ":" in host else IPv4Address
-            resolutionReceiver.addressResolved(kind("TCP", host, portNumber))
-        resolutionReceiver.resolutionComplete()
-        return resolution  # type: ignore[return-value]
-
-
-@implementer(IReactorPluggableNameResolver)
-class NamingReactor(MemoryReactorClock):
-    """A reactor in memory that knows some names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nameResolver = FixedNames({HOST: ["192.0.2.7"], "proxy.test": ["192.0.2.99"]})
-
-    def installNameResolver(self, resolver: IHostnameResolver) -> IHostnameResolver:  # noqa: N802
-        """Not used."""
-        raise NotImplementedError
-
-
 class AddressTests(SynchronousTestCase):
     """What an address may look like."""
 
@@ -244,7 +199,7 @@ class ConnectCase(SynchronousTestCase):
         """Start without cached TLS contexts."""
         forget_tls_contexts()
         self.addCleanup(forget_tls_contexts)
-        self.reactor = NamingReactor()
+        self.reactor = NamingReactor({HOST: ["192.0.2.7"], "proxy.test": ["192.0.2.99"]})
         self.client = Talker(b"hello")
         self.server = Talker(b"")
 
@@ -292,7 +247,7 @@ class PlainTests(ConnectCase):
     def test_ip_addresses(self) -> None:
         """An IP address of either kind is connected to without asking the resolver."""
         for url, host in (("http://192.0.2.1:81", "192.0.2.1"), ("http://[::1]:81", "::1")):
-            self.reactor.nameResolver = FixedNames({})
+            self.reactor.installNameResolver(TableResolver({}))
             attempt = self.attempt(parse_address(url))
             self.assertEqual(self.reactor.tcpClients[-1][:2], (host, 81))
             self.establish(Talker())
