@@ -1,0 +1,160 @@
+"""The pages under docs/ tell of everything there is, and of nothing that is not."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from omnigate.cli import parser
+from omnigate.dialects.endpoints import ENDPOINTS
+from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
+from omnigate.settings import FREE_PREFIX, LATER_SETTINGS, SETTINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = ("api.md", "configuration.md", "operations.md", "internals.md")
+# Files whose words an operator copies.
+TOLD = (
+    *(f"docs/{page}" for page in PAGES),
+    "README.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+    "etc/data.env",
+    "etc/control.env",
+    "etc/omnigate.toml",
+    "systemd/omnigate-data.service",
+    "systemd/omnigate-data.socket",
+    "systemd/omnigate-control.service",
+)
+PROBES = ("/healthz", "/livez", "/readyz", "/v1/models", "/v1/models/{id}")
+METRIC = re.compile(r"omnigate_[a-z_]+")
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    if not DOCS.is_dir():
+        raise SkipTest("the pages are in the checkout only, not in the installed package")
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def calls_of(name: str, package: str) -> Iterator[list[str]]:
+    """The leading text arguments of each call of ``name`` in a package's source."""
+    for path in sorted((ROOT / "omnigate" / package).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id == name:
+                values = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+                yield [value for value in values if isinstance(value, str)]
+
+
+class SettingTests(SynchronousTestCase):
+    """Settings."""
+
+    def test_every_setting_has_its_row(self) -> None:
+        """With its planes, its default and its meaning as the table of settings has them."""
+        text = page("configuration.md")
+        for setting in SETTINGS:
+            planes = "both" if len(setting.planes) == 2 else setting.planes[0]
+            default = "must be given" if setting.default is None else f"`{setting.default}`"
+            row = f"| `{setting.name}` | {planes} | {default} | {setting.meaning} |"
+            self.assertIn(row, text)
+        for name in LATER_SETTINGS:
+            self.assertIn(f"`{name}`", text)
+
+    def test_no_page_names_a_setting_that_is_not(self) -> None:
+        """Every OMNIGATE_ variable in pages, templates and units is one that is read."""
+        page("api.md")
+        known = {setting.name for setting in SETTINGS} | set(LATER_SETTINGS)
+        known |= {f"{setting.name}_FILE" for setting in SETTINGS if setting.secret}
+        for name in TOLD:
+            text = (ROOT / name).read_text(encoding="utf-8")
+            for found in re.findall(r"OMNIGATE_[A-Z_]*[A-Z]", text):
+                if not found.startswith(FREE_PREFIX):
+                    self.assertIn(found, known, name)
+
+    def test_the_options_are_told(self) -> None:
+        """Each option of a twistd subcommand stands on the page."""
+        text = page("configuration.md")
+        for setting in SETTINGS:
+            if setting.option is not None:
+                self.assertIn(f"`--{setting.option}`", text)
+
+
+class ApiTests(SynchronousTestCase):
+    """Errors and paths."""
+
+    def test_every_error_has_its_row(self) -> None:
+        """Status, code and both categories as the table of errors has them."""
+        text = page("api.md")
+
+        def told(kind: ErrorKind) -> bool:
+            row = f"| {kind.status} | `{kind.code}` | {kind.openai_type} | {kind.anthropic_type} | "
+            return row in text or f"| {kind.status} | `{kind.code}` | " in admin
+
+        admin = text.partition("## The admin API")[2]
+        later = text.partition("are kept for translation")[0].rpartition("\n\n")[2]
+        for kind in (*ERRORS.values(), *ADMIN_ERRORS.values()):
+            self.assertTrue(told(kind) or f"`{kind.code}`" in later, kind)
+
+    def test_every_public_path(self) -> None:
+        """Model endpoints, model list and probes."""
+        text = page("api.md").partition("## Errors")[0]
+        for endpoint in ENDPOINTS.values():
+            self.assertIn(f"| `POST {endpoint.path}` |", text)
+        for path in PROBES:
+            self.assertIn(f"`GET {path}`", text)
+
+    def test_every_path_of_the_control_plane(self) -> None:
+        """Each endpoint that the control plane's source declares."""
+        text = page("api.md").partition("## The admin API")[2]
+        found = [call[:2] for call in calls_of("Endpoint", "control") if len(call) >= 2]
+        for method, pattern in found:
+            self.assertRegex(text, rf"`{method} {re.escape(pattern)}[`?]")
+
+
+class OperationsTests(SynchronousTestCase):
+    """Metrics and the command line."""
+
+    def test_every_metric(self) -> None:
+        """Each name that the control plane's source declares."""
+        told = set(METRIC.findall(page("operations.md")))
+        for path in sorted((ROOT / "omnigate" / "control").glob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+                    continue
+                if METRIC.fullmatch(node.value) and not node.value.endswith("_"):
+                    self.assertIn(node.value, told)
+
+    def test_every_command(self) -> None:
+        """The README or a page shows each command of the console script."""
+        texts = page("operations.md") + page("configuration.md")
+        texts += (ROOT / "README.md").read_text(encoding="utf-8")
+        texts += parser().format_help()
+        for command in ("demo", "check", "keys create", "usage"):
+            self.assertRegex(texts, rf"omnigate {command}\b")
+
+
+class LinkTests(SynchronousTestCase):
+    """Links between the pages."""
+
+    def test_links_lead_somewhere(self) -> None:
+        """Every relative link names a file that is there, and a heading of it."""
+        page("api.md")
+        for name in (*(f"docs/{page}" for page in PAGES), "README.md", "CONTRIBUTING.md"):
+            source = ROOT / name
+            for link in re.findall(r"\]\(([^)\s]+)\)", source.read_text(encoding="utf-8")):
+                if "://" in link:
+                    continue
+                path, _, heading = link.partition("#")
+                target = source.parent / path if path else source
+                self.assertTrue(target.is_file(), f"{name}: {link}")
+                if heading:
+                    headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
+                    slugs = [
+                        re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings
+                    ]
+                    self.assertIn(heading, slugs, f"{name}: {link}")
