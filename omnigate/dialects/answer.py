@@ -52,7 +52,9 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_OTHER_ANTHROPIC_TYPES = frozenset(("invalid_request_error", "api_error"))
+_KNOWN_ANTHROPIC_TYPES = frozenset(
+    (*_ANTHROPIC_TYPES.values(), "invalid_request_error", "api_error")
+)
 
 
 class _Marks(msgspec.Struct, gc=False):
@@ -119,10 +121,10 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
     error = _error_object(tree)
     message = _message(error, tree, status, body)
     code = _code(error)
-    given_type = error.get("type")
+    given_type = _text(error.get("type"))
     if protocol == ANTHROPIC:
         # An OpenAI word among Anthropic's types would be no type to their SDK, so it gives way.
-        known = given_type in _ANTHROPIC_TYPES.values() or given_type in _OTHER_ANTHROPIC_TYPES
+        known = given_type in _KNOWN_ANTHROPIC_TYPES
         fault: dict[str, Any] = {
             "type": given_type if known else _category(protocol, status),
             "message": message,
@@ -130,13 +132,12 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
         if code is not None:
             fault |= {"code": code, "details": {"error_code": code}}
         return msgspec.json.encode({"type": "error", "error": fault, "request_id": request_id})
-    param = error.get("param")
     return msgspec.json.encode(
         {
             "error": {
                 "message": message,
-                "type": _text(given_type) or _category(protocol, status),
-                "param": _text(param),
+                "type": given_type or _category(protocol, status),
+                "param": _text(error.get("param")),
                 "code": code,
             }
         }

@@ -415,7 +415,7 @@ odd_values = st.recursive(
 
 class HostileTests(SynchronousTestCase):
     @given(st.sampled_from(["chat", "completions", "responses", "messages"]), odd_values)
-    @settings(max_examples=250)
+    @settings(max_examples=250, deadline=None)
     def test_any_event(self, kind: str, value: object) -> None:
         """No event does harm, and its size changes nothing of what it tells."""
         small, large = Meter(kind, True), Meter(kind, True)

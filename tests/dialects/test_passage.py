@@ -387,7 +387,7 @@ class AnyCutTests(SynchronousTestCase):
     kinds = st.sampled_from(["chat", "completions", "responses", "messages"])
 
     @given(streams(), kinds, st.booleans(), st.lists(st.integers(0, 600), max_size=8))
-    @settings(max_examples=250)
+    @settings(max_examples=250, deadline=None)
     def test_same_bytes_same_figures(
         self, data: bytes, kind: str, hide: bool, cuts: list[int]
     ) -> None:
@@ -404,7 +404,7 @@ class AnyCutTests(SynchronousTestCase):
                 self.assertEqual(whole.facts(), stream.facts())
 
     @given(streams(), kinds, st.booleans())
-    @settings(max_examples=250)
+    @settings(max_examples=250, deadline=None)
     def test_what_passes(self, data: bytes, kind: str, hide: bool) -> None:
         """What comes out is what the rules leave of the blocks that went in."""
         splitter = EventSplitter(10_000)

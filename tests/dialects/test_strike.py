@@ -45,7 +45,7 @@ class PieceStrikerTests(SynchronousTestCase):
         self.assertIs(data, PieceStriker(b"").feed(data))
 
     @given(st.text("ab", max_size=60), st.lists(st.integers(0, 60), max_size=6))
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     def test_any_cut(self, text: str, cuts: list[int]) -> None:
         """However the data is cut, the same bytes come out; also where credentials overlap."""
         data = text.encode()

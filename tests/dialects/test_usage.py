@@ -137,7 +137,7 @@ class FiguresTests(SynchronousTestCase):
     )
 
     @given(st.lists(figures, max_size=4))
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     def test_order_does_not_matter(self, usages: list[dict[str, Any]]) -> None:
         """The same usage objects give the same counts in any order, and within bounds."""
         forward, backward = merged(*usages), merged(*reversed(usages))
