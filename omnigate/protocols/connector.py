@@ -268,7 +268,7 @@ class _Stage(Protocol):
     """
 
     def __init__(self) -> None:
-        self.done: Deferred[None] = Deferred(lambda _: self.abort())
+        self.done: Deferred[None] = Deferred(lambda _: self.abandon())
         self._finished = False
         self._next: IProtocol | None = None
 

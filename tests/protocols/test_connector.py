@@ -358,11 +358,19 @@ class SecureTests(ConnectCase):
         """The protocol is connected only when the handshake is over."""
         attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
         self.reactor.advance(0)
-        self.establish(Talker())
+        factory = self.reactor.tcpClients[-1][2]
+        wire = StringTransport()
+        opening = factory.buildProtocol(None)
+        assert opening is not None
+        opening.makeConnection(wire)
+        self.assertTrue(wire.value().startswith(b"\x16\x03"))
         self.assertNoResult(attempt)
         self.assertIsNone(self.client.transport)
         self.reactor.advance(5)
         self.assertEqual(self.failure(attempt).outcome, "timeout")
+        self.assertTrue(wire.disconnected)
+        opening.connectionLost(connectionDone)
+        self.assertIsNone(self.client.transport)
 
     def test_wrong_host(self) -> None:
         """A certificate for another host is refused."""

@@ -1,0 +1,231 @@
+"""Pulls the config snapshot from the control plane, and keeps a copy of it on disk.
+
+The copy is what the data plane starts from, so that it serves while the control plane is away;
+it holds key hashes and routes, never a secret. A snapshot is installed only when its version is
+not the one in force, and whatever goes wrong, the one in force stays.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.config.snapshot import (
+    MAX_SNAPSHOT_BYTES,
+    Snapshot,
+    SnapshotError,
+    decode_snapshot,
+)
+from omnigate.files import IWriter, replace_file
+from omnigate.gateway.outage import Outage
+from omnigate.text import one_line
+
+#: The fetch has a time limit of its own; this one holds should it ever be forgotten.
+FETCH_SECONDS = 15.0
+
+_log = Logger()
+
+Fetch = Callable[[], Deferred[tuple[int, bytes]]]
+
+
+class ConfigPull:
+    """The task that keeps the data plane's view of the configuration fresh.
+
+    :ivar version: of the snapshot in force; None before there is one.
+    :ivar last_success: when the control plane last gave a snapshot, by the clock.
+    :ivar failures: polls without a usable answer since the start.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        clock: IReactorTime,
+        poll_seconds: float,
+        cache_path: str,
+        install: Callable[[Snapshot], None],
+        writer: IWriter,
+    ) -> None:
+        """Take the parts; nothing is read or fetched before :meth:`start`.
+
+        :param fetch: asks the control plane for the snapshot; fires with status and body.
+        :param install: puts a snapshot in force; an exception of it leaves the old one there.
+        :param writer: the thread that writes the copy.
+        """
+        self._fetch = fetch
+        self._clock = clock
+        self._poll_seconds = poll_seconds
+        self._cache_path = cache_path
+        self._install = install
+        self._writer = writer
+        self._outage = Outage(_log, "the config cannot be fetched", clock)
+        self._cache_outage = Outage(_log, f"{cache_path} cannot be written", clock)
+        self._waiting: list[Deferred[Snapshot]] = []
+        self._in_force: Snapshot | None = None
+        self._last_body = b""
+        self._broken_version: str | None = None
+        self._stopped = True
+        self._pending: Deferred[None] | None = None
+        self._next: IDelayedCall | None = None
+        self.last_success: float | None = None
+        self.failures = 0
+
+    @property
+    def version(self) -> str | None:
+        """The version in force, or None before there is one."""
+        return None if self._in_force is None else self._in_force.version
+
+    def first_snapshot(self) -> Deferred[Snapshot]:
+        """Return a new Deferred that fires once a snapshot is in force, at once if one is."""
+        first: Deferred[Snapshot] = Deferred()
+        if self._in_force is None:
+            self._waiting.append(first)
+        else:
+            first.callback(self._in_force)
+        return first
+
+    def start(self) -> None:
+        """Install the copy on disk, if it is whole, and begin to poll."""
+        self._stopped = False
+        self._load_cache()
+        self._poll()
+
+    def stop(self) -> Deferred[None]:
+        """Stop polling; the snapshot in force stays.
+
+        :return: fires when a poll under way is given up.
+        """
+        self._stopped = True
+        stopped: Deferred[None] = Deferred()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if self._pending is None:
+            stopped.callback(None)
+        else:
+            self._pending.addBoth(lambda _: stopped.callback(None))
+            self._pending.cancel()
+        return stopped
+
+    def _load_cache(self) -> None:
+        try:
+            with open(self._cache_path, "rb") as stream:
+                body = stream.read(MAX_SNAPSHOT_BYTES + 1)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.error("{path} cannot be read: {error}", path=self._cache_path, error=error)
+            return
+        try:
+            snapshot = decode_snapshot(body)
+            self._put_in_force(snapshot, body)
+        except SnapshotError as error:
+            _log.error(
+                "{path} is damaged and is not used: {error}", path=self._cache_path, error=error
+            )
+        except Exception:
+            _log.failure("the config in {path} cannot be installed", path=self._cache_path)
+        else:
+            _log.info(
+                "config {version} taken from {path}",
+                version=snapshot.version[:12],
+                path=self._cache_path,
+            )
+
+    def _poll(self) -> None:
+        self._next = None
+        self._pending = Deferred.fromCoroutine(self._ask())
+        self._pending.addErrback(_log_unforeseen)
+        self._pending.addCallback(lambda _: self._poll_later())
+
+    def _poll_later(self) -> None:
+        self._pending = None
+        if not self._stopped:
+            self._next = self._clock.callLater(self._poll_seconds, self._poll)
+
+    async def _ask(self) -> None:
+        """Fetch once, and install what is new."""
+        answer = self._fetch()
+        answer.addTimeout(FETCH_SECONDS, self._clock)
+        try:
+            status, body = await answer
+        except CancelledError:
+            if not self._stopped:
+                raise
+            return
+        except Exception as error:
+            self._failed(one_line(str(error), 300) or type(error).__name__)
+            return
+        if status != 200:
+            self._failed(_refusal(status))
+            return
+        # The control plane builds the snapshot anew for every poll, but from the same config the
+        # same bytes come out; then there is nothing to decode.
+        if body != self._last_body:
+            try:
+                self._take(body)
+            except SnapshotError as error:
+                self._failed(f"the control plane's snapshot is not usable: {error}")
+                return
+        self.last_success = self._clock.seconds()
+        self._outage.ended()
+
+    def _failed(self, reason: str) -> None:
+        self.failures += 1
+        if self._in_force is None:
+            reason += "; there is none to serve with"
+        self._outage.failed(reason)
+
+    def _take(self, body: bytes) -> None:
+        """Install a snapshot that came from the control plane, if it is new."""
+        snapshot = decode_snapshot(body)
+        if snapshot.version != self.version:
+            try:
+                self._put_in_force(snapshot, body)
+            except Exception as error:
+                if snapshot.version != self._broken_version:
+                    self._broken_version = snapshot.version
+                    _log.failure("config {version} broke", version=snapshot.version[:12])
+                raise SnapshotError(f"it cannot be installed: {error}") from error
+            _log.info("config {version} is in force", version=snapshot.version[:12])
+            self._save(body)
+        self._last_body = body
+
+    def _put_in_force(self, snapshot: Snapshot, body: bytes) -> None:
+        self._install(snapshot)
+        self._in_force = snapshot
+        self._last_body = body
+        waiting, self._waiting = self._waiting, []
+        for first in waiting:
+            first.callback(snapshot)
+
+    def _save(self, body: bytes) -> None:
+        """Have the copy written; without one a start needs the control plane, no more."""
+        saved = self._writer.submit(lambda: replace_file(self._cache_path, body))
+        saved.addCallbacks(
+            lambda _: self._cache_outage.ended(),
+            lambda failure: self._cache_outage.failed(one_line(str(failure.value), 300)),
+        )
+
+
+def _refusal(status: int) -> str:
+    """Put a status into words, with the remedy where there is one."""
+    if status == 503:
+        return "the control plane is not ready"
+    if status in (401, 403):
+        return (
+            f"the control plane answered {status}; OMNIGATE_INTERNAL_TOKEN must be the same on"
+            " both planes"
+        )
+    if status in (404, 405):
+        return (
+            f"the control plane answered {status}; OMNIGATE_CONTROL_URL must be the address of"
+            " the control plane"
+        )
+    return f"the control plane answered {status}"
+
+
+def _log_unforeseen(failure: Failure) -> None:
+    """Keep polling whatever happens: a fault in here must not freeze the config for ever."""
+    _log.failure("a poll of the config broke; the one in force stays", failure)

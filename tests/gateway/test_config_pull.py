@@ -1,0 +1,271 @@
+"""The config pull: the newest snapshot is in force, and never less than there was."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.schema import Config
+from omnigate.config.snapshot import (
+    Snapshot,
+    SnapshotKey,
+    build_snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
+from omnigate.gateway.config_pull import FETCH_SECONDS, ConfigPull
+from omnigate.testing.writer import SynchronousWriter
+
+POLL = 2.0
+
+
+def snapshot(name: str, blocked: bool = False) -> Snapshot:
+    """Make a snapshot with one key."""
+    key = SnapshotKey(
+        sha256="ab" * 32, name=name, rpm=0, models=None, blocked=blocked, max_concurrent=0
+    )
+    return build_snapshot(Config(), [key])
+
+
+class PullCase(SynchronousTestCase):
+    """A pull with a control plane that answers as told."""
+
+    def setUp(self) -> None:
+        """Make the parts."""
+        self.clock = Clock()
+        self.writer = SynchronousWriter()
+        folder = self.mktemp()
+        os.mkdir(folder)
+        self.path = os.path.join(folder, "config.cache.json")
+        self.answer: tuple[int, bytes] | Exception | None = None
+        self.asked = 0
+        self.open: list[Deferred[tuple[int, bytes]]] = []
+        self.installed: list[Snapshot] = []
+        self.fault: Exception | None = None
+        self.pull = self.make()
+
+    def make(self) -> ConfigPull:
+        """Make a pull."""
+        return ConfigPull(self.fetch, self.clock, POLL, self.path, self.install, self.writer)
+
+    def fetch(self) -> Deferred[tuple[int, bytes]]:
+        """Answer a poll."""
+        self.asked += 1
+        if self.answer is None:
+            waiting: Deferred[tuple[int, bytes]] = Deferred()
+            self.open.append(waiting)
+            return waiting
+        if isinstance(self.answer, Exception):
+            return fail(self.answer)
+        return succeed(self.answer)
+
+    def install(self, new: Snapshot) -> None:
+        """Put a snapshot in force, or fail."""
+        if self.fault is not None:
+            raise self.fault
+        self.installed.append(new)
+
+    def give(self, new: Snapshot) -> None:
+        """Have polls answered with a snapshot."""
+        self.answer = 200, encode_snapshot(new)
+
+    def cache(self, content: bytes) -> None:
+        """Write the copy on disk."""
+        with open(self.path, "wb") as stream:
+            stream.write(content)
+
+    def cached(self) -> bytes:
+        """Read the copy on disk."""
+        with open(self.path, "rb") as stream:
+            return stream.read()
+
+    def errors(self, logged: Sequence[dict[str, Any]]) -> list[str]:
+        """Return the reasons of the errors logged."""
+        return [
+            str(event.get("reason") or event.get("error"))
+            for event in logged
+            if event["log_level"] >= LogLevel.error
+        ]
+
+
+class PollTests(PullCase):
+    """What polls bring."""
+
+    def test_installed(self) -> None:
+        """The first poll is made at once; its snapshot is installed and saved."""
+        first = self.pull.first_snapshot()
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.assertEqual(self.installed, [snapshot("a")])
+        self.assertEqual(self.successResultOf(first), snapshot("a"))
+        self.assertEqual(self.pull.version, snapshot("a").version)
+        self.assertEqual(decode_snapshot(self.cached()), snapshot("a"))
+        self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
+
+    def test_only_what_is_new(self) -> None:
+        """The same version is not installed again, another one is."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        for _ in range(5):
+            self.clock.advance(POLL)
+        self.assertEqual((self.asked, len(self.installed)), (6, 1))
+        self.give(snapshot("a", blocked=True))
+        self.clock.advance(POLL)
+        self.assertEqual([one.keys[0].blocked for one in self.installed], [False, True])
+        self.assertEqual(decode_snapshot(self.cached()), snapshot("a", blocked=True))
+
+    def test_same_version_other_bytes(self) -> None:
+        """A snapshot that is only written differently is not new."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.answer = 200, encode_snapshot(snapshot("a")) + b"\n"
+        self.clock.advance(POLL)
+        self.assertEqual(len(self.installed), 1)
+        self.assertEqual(self.pull.failures, 0)
+
+    def test_failures_change_nothing(self) -> None:
+        """Whatever a poll meets, the snapshot in force stays, and it is told once."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        whole = encode_snapshot(snapshot("b"))
+        for answer, words in (
+            ((503, b""), "the control plane is not ready"),
+            ((401, b""), "OMNIGATE_INTERNAL_TOKEN"),
+            ((404, b""), "OMNIGATE_CONTROL_URL"),
+            ((500, b""), "answered 500"),
+            ((204, b""), "answered 204"),
+            ((200, b""), "not usable"),
+            ((200, b"<html>"), "not usable"),
+            ((200, whole[:-1]), "not usable"),
+            ((200, whole.replace(b'"b"', b'"c"')), "not usable"),
+            (ConnectionError("connection refused"), "connection refused"),
+        ):
+            with self.subTest(words=words), capturedLogs() as logged:
+                self.answer = answer
+                for _ in range(20):
+                    self.clock.advance(POLL)
+                self.give(snapshot("a"))
+                self.clock.advance(POLL)
+            self.assertEqual(len(self.errors(logged)), 1)
+            self.assertIn(words, self.errors(logged)[0])
+            self.assertIn("no longer", logged[-1]["log_format"])
+        self.assertEqual(len(self.installed), 1)
+        self.assertEqual(self.pull.failures, 200)
+
+    def test_none_at_all(self) -> None:
+        """Without any snapshot the log says that there is none to serve with."""
+        self.answer = 503, b""
+        with capturedLogs() as logged:
+            self.pull.start()
+        self.assertIn("none to serve with", self.errors(logged)[0])
+        self.assertIsNone(self.pull.version)
+        first = self.pull.first_snapshot()
+        self.assertNoResult(first)
+        self.give(snapshot("a"))
+        self.clock.advance(POLL)
+        self.successResultOf(first)
+        self.successResultOf(self.pull.first_snapshot())
+
+    def test_silence(self) -> None:
+        """A poll without an answer is given up, and the next one made."""
+        self.pull.start()
+        self.clock.advance(FETCH_SECONDS)
+        self.assertEqual(self.pull.failures, 1)
+        self.give(snapshot("a"))
+        self.clock.advance(POLL)
+        self.assertEqual(len(self.installed), 1)
+
+    def test_install_fails(self) -> None:
+        """A snapshot that cannot be put in force leaves the old one there, and is tried again."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.give(snapshot("b"))
+        self.fault = RuntimeError("no")
+        for _ in range(5):
+            self.clock.advance(POLL)
+        self.assertEqual(self.pull.version, snapshot("a").version)
+        self.assertEqual(decode_snapshot(self.cached()), snapshot("a"))
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.fault = None
+        self.clock.advance(POLL)
+        self.assertEqual(self.pull.version, snapshot("b").version)
+
+    def test_stop(self) -> None:
+        """After a stop nothing is fetched, and a poll under way is given up."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.successResultOf(self.pull.stop())
+        self.clock.advance(100)
+        self.assertEqual(self.asked, 1)
+        self.answer = None
+        self.pull.start()
+        self.successResultOf(self.pull.stop())
+        self.clock.advance(100)
+        self.assertEqual((self.asked, self.clock.getDelayedCalls()), (2, []))
+
+
+class CacheTests(PullCase):
+    """The copy on disk."""
+
+    def test_start_from_it(self) -> None:
+        """A start without the control plane serves what was last in force."""
+        self.cache(encode_snapshot(snapshot("a")))
+        self.answer = ConnectionError("refused")
+        self.pull.start()
+        self.assertEqual(self.installed, [snapshot("a")])
+        self.successResultOf(self.pull.first_snapshot())
+
+    def test_same_version(self) -> None:
+        """The same version from the control plane is neither installed nor written again."""
+        self.cache(encode_snapshot(snapshot("a")))
+        before = os.stat(self.path).st_ino
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.assertEqual(len(self.installed), 1)
+        self.assertEqual(os.stat(self.path).st_ino, before)
+
+    def test_damaged(self) -> None:
+        """A damaged copy is told and ignored, and the next snapshot takes its place."""
+        whole = encode_snapshot(snapshot("a"))
+        for content in (b"", b"{", whole[:-1], whole.replace(b'"a"', b'"b"'), b"\0" * 100):
+            with self.subTest(content=content[:10]), capturedLogs() as logged:
+                self.cache(content)
+                self.pull = self.make()
+                self.installed.clear()
+                self.answer = None
+                self.pull.start()
+                self.assertEqual(self.installed, [])
+                self.assertEqual(len(self.errors(logged)), 1)
+                self.successResultOf(self.pull.stop())
+        self.give(snapshot("a"))
+        self.pull = self.make()
+        self.pull.start()
+        self.assertEqual(self.cached(), whole)
+
+    def test_unreadable(self) -> None:
+        """A copy that cannot be read does not stop a start, nor one that cannot be written."""
+        os.mkdir(self.path)
+        self.give(snapshot("a"))
+        with capturedLogs() as logged:
+            self.pull.start()
+        self.assertEqual(len(self.installed), 1)
+        self.assertEqual(len(self.errors(logged)), 2)
+
+    def test_cannot_be_installed(self) -> None:
+        """A copy that cannot be put in force does not stop a start."""
+        self.cache(encode_snapshot(snapshot("a")))
+        self.fault = RuntimeError("no")
+        self.answer = None
+        self.pull.start()
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertIsNone(self.pull.version)
+
+    def test_no_file(self) -> None:
+        """A first start has no copy, which is no fault."""
+        with capturedLogs() as logged:
+            self.pull.start()
+        self.assertEqual(logged, [])
