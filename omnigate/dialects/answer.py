@@ -3,6 +3,7 @@
 Only answers that are held whole come here. They are short, so a tree may be built of one.
 """
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,9 @@ AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
 # What the relay holds of an answer before it begins to send; a tree of as much holds the reactor
 # for 6 ms at the worst.
 MAX_HELD_BYTES = 64 * 1024
+
+# An object behind white space, or behind the byte order mark that some servers put first.
+_BEGINS_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{").match
 
 # Providers' messages have one to three sentences; some quote the request. A page of HTML is cut.
 MAX_MESSAGE_CHARS = 4000
@@ -85,7 +89,7 @@ def judge_answer(
     """
     if not 200 <= status < 300 or content_type.lower().startswith(b"text/event-stream"):
         return "ok"
-    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+    if not _BEGINS_OBJECT(body):
         return "not_json"
     if not complete or len(body) > MAX_HELD_BYTES:
         return "ok"

@@ -47,6 +47,11 @@ class JudgeTests(SynchronousTestCase):
         self.assertEqual("ok", judge(b'{"choices":[{"logprob":-Infinity,"x":NaN}]}'))
         self.assertEqual("ok", judge(b'{"choices":[{"text":"\\ud83d"}]}'))
 
+    def test_byte_order_mark(self) -> None:
+        """A mark before the object is what clients step over too."""
+        self.assertEqual("ok", judge(b"\xef\xbb\xbf" + CHAT))
+        self.assertEqual("error_envelope", judge(b'\xef\xbb\xbf {"error":"no"}'))
+
     def test_error_with_good_status(self) -> None:
         """An error is one under any status, in the shape of any server."""
         for body in (
