@@ -3,7 +3,8 @@
 This page is the document of the files' format.
 
 The ledger is one file today, the *active segment*, named by ``OMNIGATE_LEDGER`` (``ledger.jsonl``
-in the state folder), mode 0600. One process writes it: the control plane.
+in the state folder), mode 0600. One process writes it, the control plane, and holds a lock
+(``flock``) on it while it runs; a second one is refused.
 
 The active segment
 ==================
@@ -45,7 +46,7 @@ Writing
 ``line, sync, id, total, acknowledge``: batches that wait are written together and synced once
 (``fdatasync``); only then are their events counted and the batches acknowledged. After a write or
 a sync that failed, the file is cut back to the end of the last synced line before anything else is
-written.
+written. A file that was moved, replaced or shortened meanwhile takes no batch.
 
 Starting
 ========

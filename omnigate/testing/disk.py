@@ -9,7 +9,7 @@ it::
 
 The files are real files in a real folder. Beside each the disk remembers what would still be there
 if the power went now: :meth:`FaultyDisk.crash` puts that in the place of the file. A killed process
-loses nothing that it wrote, so ``kill -9`` is simply to go on with the folder as it is.
+loses nothing that it wrote; its files are merely closed (:meth:`FaultyDisk.kill`).
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ class FaultyDisk:
     * *failing calls* (:meth:`fail`): the named call raises, so many times; a sync that fails has
       lost what it was for, as Linux does, even if a later one succeeds;
     * *the middle of things* (:attr:`calls_left`): after so many calls nothing happens any more and
-      every call fails, until :meth:`crash` (the power was lost there) or :meth:`heal` (the process
-      was killed there).
+      every call fails, until :meth:`crash` (the power was lost there) or :meth:`kill`.
 
     Anything else is passed on to the true ``os``.
 
@@ -83,6 +82,7 @@ class FaultyDisk:
         self.calls: list[str] = []
         self._failing: dict[str, tuple[int, int]] = {}
         self._open: set[int] = set()
+        self._dead: set[int] = set()
         self._files: dict[str, _Stored] = {}
         self._renamed: dict[str, tuple[str, _Stored | None]] = {}
         for name in os.listdir(self.folder):
@@ -112,21 +112,30 @@ class FaultyDisk:
         stored = self._files.get(os.path.realpath(path))
         return 0 if stored is None else stored.steps()
 
+    def kill(self) -> None:
+        """Kill the process: its files are closed as they are. The next one meets a disk that works.
+
+        Stores are to be opened anew; the old ones are dead.
+        """
+        for fd in self._open:
+            os.close(fd)
+        self._dead |= self._open
+        self._open.clear()
+        self.heal()
+
     def crash(
         self, kept: Callable[[str, int], int] | int = 0, *, zero_filled: bool = False
     ) -> None:
         """Lose the power, and come back with what the disk had.
 
-        Whatever was open is dead: stores are to be opened anew.
+        It kills the process, too.
 
         :param kept: how many of a file's unsynced steps reached the disk, in order; or what tells
             it, given the path and how many there are.
         :param zero_filled: whether the file has its full length nevertheless, with zero bytes for
             what did not: the length is written before the content.
         """
-        for fd in self._open:
-            os.close(fd)
-        self._open.clear()
+        self.kill()
         for path, (source, replaced) in reversed(self._renamed.items()):
             self._files[source] = self._files.pop(path)
             if replaced is not None:
@@ -146,7 +155,6 @@ class FaultyDisk:
         for path, stored in self._files.items():
             with open(path, "wb") as file:
                 file.write(stored.durable)
-        self.heal()
 
     # -- what omnigate.files calls ------------------------------------------------------------
 
@@ -157,12 +165,16 @@ class FaultyDisk:
         existed = os.path.exists(path)
         fd = os.open(path, flags, mode)
         self._open.add(fd)
+        self._dead.discard(fd)
         if not existed:
             self._files[path] = _Stored(b"", named=False)
         return fd
 
     def close(self, fd: int) -> None:
-        """Close it; nothing is synced."""
+        """Close it; nothing is synced. What a kill has closed already is left alone."""
+        if fd in self._dead:
+            self._dead.remove(fd)
+            return
         self._open.discard(fd)
         os.close(fd)
 

@@ -111,7 +111,7 @@ class Play:
         self.start()
 
     def start(self) -> None:
-        self.disk.heal()
+        self.disk.kill()
         self.under_way: list[tuple[list[int], list[object]]] = []
         self.writer = SynchronousWriter()
         path = os.path.join(self.disk.folder, "ledger.jsonl")

@@ -1,5 +1,6 @@
 """Tests for omnigate.ledger.segments."""
 
+import errno
 import os
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -49,8 +50,9 @@ class ActiveSegmentTests(SynchronousTestCase):
         """A process that made the file may have been killed before it synced the name."""
         self.disk.calls_left = 1
         self.assertRaises(OSError, self.segment.begin_appending)
-        self.disk.heal()
+        self.disk.kill()
         self.assertTrue(os.path.exists(self.path))
+        self.segment = ActiveSegment(self.path)
         self.segment.begin_appending()
         self.segment.append(b"one\n")
         self.disk.crash()
@@ -101,9 +103,45 @@ class ActiveSegmentTests(SynchronousTestCase):
         self.disk.fail("ftruncate")
         self.assertRaises(OSError, self.segment.append, b"two\n")
         self.assertEqual(self.content(), b"one\ntwo\n")
+        self.disk.kill()
         self.segment = ActiveSegment(self.path)
         self.assertEqual(self.read_all(), [(0, b"one")])
         self.assertEqual(self.segment.begin_appending(), (4, 4))
+
+    def test_two_processes_do_not_share_a_file(self) -> None:
+        """The second one is refused until the first has closed it."""
+        self.segment.begin_reading()
+        second = ActiveSegment(self.path)
+        error = self.assertRaises(OSError, second.begin_reading)
+        self.assertEqual(error.errno, errno.EBUSY)
+        self.segment.begin_appending()
+        self.assertRaises(OSError, second.begin_reading)
+        self.segment.close()
+        second.begin_reading()
+        second.begin_reading()
+
+    def test_nothing_is_written_into_a_file_that_was_moved(self) -> None:
+        """Not where it was moved to, and not where another stands; once it is back, it goes on."""
+        aside = self.path + ".1"
+        self.segment.begin_appending()
+        self.segment.append(b"one\n")
+        os.rename(self.path, aside)
+        self.assertRaises(FileNotFoundError, self.segment.append, b"two\n")
+        self.write(b"")
+        error = self.assertRaises(OSError, self.segment.append, b"two\n")
+        self.assertEqual(error.errno, errno.ESTALE)
+        os.rename(aside, self.path)
+        self.segment.append(b"three\n")
+        self.assertEqual(self.content(), b"one\nthree\n")
+
+    def test_nothing_is_written_into_a_file_that_was_emptied(self) -> None:
+        """Its lines are gone, and the sums in memory are no longer those of the file."""
+        self.segment.begin_appending()
+        self.segment.append(b"one\n")
+        os.truncate(self.path, 0)
+        error = self.assertRaises(OSError, self.segment.append, b"two\n")
+        self.assertIn("shortened", str(error))
+        self.assertEqual(self.content(), b"")
 
     def test_it_is_closed_after_a_start_that_failed(self) -> None:
         """Appending then is a fault of the caller; opening again is not."""

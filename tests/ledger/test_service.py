@@ -45,6 +45,8 @@ class LedgerTestCase(SynchronousTestCase):
         self.ledger = self.opened()
 
     def made(self, **options: Any) -> Ledger:
+        """The ledger of a new process; the one before was killed."""
+        self.disk.kill()
         return Ledger(self.path, self.clock, self.writer, price, **options)
 
     def opened(self, **options: Any) -> Ledger:
@@ -296,6 +298,13 @@ class StartTests(LedgerTestCase):
         self.assertEqual(self.spent(ledger), COST)
         self.assertEqual(ledger.counters.replayed, 1)
 
+    def test_a_second_process_is_refused(self) -> None:
+        """Two control planes would cut off what the other writes."""
+        second = Ledger(self.path, self.clock, self.writer, price)
+        error = self.failureResultOf(second.open(), LedgerUnreadableError).value
+        self.assertIn("a second control plane", str(error))
+        self.assertEqual(self.recorded("e1").recorded, 1)
+
     def test_a_missing_folder_is_named(self) -> None:
         """The error says which file, and which variable names it."""
         ledger = Ledger(self.path + ".d/ledger.jsonl", self.clock, self.writer, price)
@@ -329,7 +338,6 @@ class StartTests(LedgerTestCase):
         self.disk.calls_left = 1
         self.failureResultOf(self.ledger.record([as_dict("e1")]), StorageUnavailable)
         self.assertGreater(self.disk.unsynced(self.path), 0)
-        self.disk.heal()
         self.assertEqual(self.spent(self.opened()), COST)
         self.disk.crash()
         self.assertEqual(self.spent(self.opened()), COST)
@@ -412,6 +420,14 @@ class FailingDiskTests(LedgerTestCase):
                 self.assertEqual(self.spent(), spent + COST)
         self.disk.crash()
         self.assertEqual(self.spent(self.opened()), self.spent())
+
+    def test_a_file_that_was_moved_takes_no_batch(self) -> None:
+        """Events in a file that a restart does not find are not acknowledged."""
+        os.rename(self.path, self.path + ".1")
+        error = self.refused(self.ledger.record([as_dict("e1")]))
+        self.assertIn("No such file", error.message)
+        os.rename(self.path + ".1", self.path)
+        self.assertEqual(self.recorded("e1").recorded, 1)
 
     def test_what_waits_behind_a_failure_fails_too(self) -> None:
         """A batch whose events hang on the failed one's is not acknowledged for them."""

@@ -129,7 +129,7 @@ class FaultyDiskTests(SynchronousTestCase):
         self.assertRaises(OSError, file.sync)
         self.assertRaises(OSError, file.append, b"two\n")
         self.assertEqual((self.content(), self.disk.unsynced(self.path)), (b"one\n", 4))
-        self.disk.heal()
+        self.disk.kill()
         files.AppendFile(self.path).sync()
         self.disk.crash()
         self.assertEqual(self.content(), b"one\n")
