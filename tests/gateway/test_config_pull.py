@@ -17,6 +17,7 @@ from omnigate.config.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from omnigate.gateway import config_pull as config_pull_module
 from omnigate.gateway.config_pull import FETCH_SECONDS, ConfigPull
 from omnigate.testing.writer import SynchronousWriter
 
@@ -126,6 +127,25 @@ class PollTests(PullCase):
         self.clock.advance(POLL)
         self.assertEqual(len(self.installed), 1)
         self.assertEqual(self.pull.failures, 0)
+
+    def test_large(self) -> None:
+        """A large snapshot is decoded in the writer's thread, and refused the same."""
+        self.patch(config_pull_module, "MAX_DECODED_AT_ONCE_BYTES", 10)
+        self.writer.holding = True
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.assertEqual((self.installed, self.writer.pending), ([], 1))
+        self.writer.run()
+        self.assertEqual(self.installed, [snapshot("a")])
+        self.answer = 200, b"{" * 20
+        self.clock.advance(POLL)
+        self.writer.run()
+        self.assertEqual(self.pull.failures, 1)
+        self.give(snapshot("b"))
+        self.clock.advance(POLL)
+        self.successResultOf(self.pull.stop())
+        self.writer.run()
+        self.assertEqual(self.installed, [snapshot("a")])
 
     def test_failures_change_nothing(self) -> None:
         """Whatever a poll meets, the snapshot in force stays, and it is told once."""
