@@ -50,7 +50,8 @@ $(READY): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "make: $(PYTHON) cannot make virtual environments;" \
 	    "on Debian: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@echo "Making $(VENV) and installing what omnigate needs; this is done once."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --config-settings editable_mode=compat -e '.[dev]'
 	@touch $@

@@ -128,5 +128,4 @@ def _refusal(status: int, text: str) -> str:
         problem = {}
     said = problem.get("detail") or problem.get("title") or text or "no reason given"
     code = f" {problem['code']}" if isinstance(problem.get("code"), str) else ""
-    hint = "; is OMNIGATE_ADMIN_TOKEN the token of this control plane?" if status == 401 else ""
-    return f"{status}{code}: {one_line(str(said), 2000)}{hint}"
+    return f"{status}{code}: {one_line(str(said), 2000)}"

@@ -253,12 +253,19 @@ def _show(
         _print_table(_rows(client.call("GET", path), member), columns)
 
 
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of usage whose key is gone carries the beginning of its hash instead of a name."""
+    if row.get("key") is None and isinstance(row.get("key_sha256"), str):
+        return {**row, "key": f"(gone: {row['key_sha256'][:8]})"}
+    return row
+
+
 def _rows(answer: Any, member: str) -> list[dict[str, Any]]:
     """The rows of an answer."""
     rows = answer.get(member) if isinstance(answer, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise CommandError(f"the control plane's answer has no {member}; are both of one version?")
-    return rows
+    return [_named(row) for row in rows]
 
 
 def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:

@@ -91,8 +91,11 @@ def run_demo(once: bool = False) -> int:
             right = show_answer(place)
             if once:
                 return 0 if right else 1
-            show_ways(place)
-            wait_for_end(children)
+            try:
+                show_ways(place)
+                wait_for_end(children)
+            except KeyboardInterrupt:
+                print("\nStopping.")
             return 0 if right else 1
     except (DemoError, ChildError, AdminError) as error:
         print(f"\nomnigate demo: {error}", file=sys.stderr)
@@ -108,6 +111,7 @@ def start(children: Children, folder: Path) -> Place:
     :raises ChildError: when one of them does not come up
     """
     began = time.monotonic()
+    print("Starting a fake provider and both planes on loopback.", flush=True)
     provider_key = "sk-demo-" + secrets.token_hex(12)
     provider = children.add(
         Child(
@@ -367,18 +371,15 @@ Ctrl-C ends the demonstration and removes its folder."""
 
 
 def wait_for_end(children: Children) -> None:
-    """Stay until Ctrl-C.
+    """Stay until Ctrl-C, which is a KeyboardInterrupt.
 
     :raises ChildError: when a child ends before that
     """
-    try:
-        while True:
-            ended = children.ended()
-            if ended is not None:
-                raise ended.failure("ended")
-            time.sleep(0.2)
-    except KeyboardInterrupt:
-        print("\nStopping.")
+    while True:
+        ended = children.ended()
+        if ended is not None:
+            raise ended.failure("ended")
+        time.sleep(0.2)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -135,6 +135,12 @@ class CliTests(AdminServerTestCase):
         self.assertEqual(status, 0)
         self.assertEqual(out.splitlines()[1].split(), ["fast", "2", "30", "0.000012300"])
 
+    def test_usage_of_a_key_that_is_gone(self) -> None:
+        """It has no name any more, so its hash tells which it was."""
+        row = b'{"key": null, "key_sha256": "549f82394a404a10", "requests": 1}'
+        FakeAdmin.answers["/admin/usage?by=key"] = (200, b'{"rows": [%b]}' % row)
+        self.assertIn("(gone: 549f8239)         1", self.run_cli("usage")[1])
+
     def test_refusals_are_status_1(self) -> None:
         """One line on standard error."""
         FakeAdmin.answers["/admin/usage?by=key"] = (503, b'{"detail": "loading"}')
