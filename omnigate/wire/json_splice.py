@@ -1,0 +1,49 @@
+"""Changes to a scanned body, made in its text: the client's bytes but for the named places."""
+
+from __future__ import annotations
+
+from omnigate.wire.json_scan import BodyScan, usage_span
+
+_USAGE = b'"include_usage":true'
+_OPTIONS = b'"stream_options":{' + _USAGE + b"}"
+
+
+def splice_request(body: bytes, scan: BodyScan, model: bytes, add_usage: bool) -> bytes:
+    """Put the target's model into a body, and ask for usage where that is wanted.
+
+    :param scan: what the scan of this body found.
+    :param model: the model's name as a JSON string, with its quotes.
+    :param add_usage: make ``stream_options.include_usage`` true. Its other
+        members stay; a value that is neither an object nor null is left to the
+        upstream to refuse.
+    """
+    edits = [(scan.model_start, scan.model_end, model)]
+    if add_usage and scan.include_usage is not True:
+        if scan.options_start < 0:
+            comma = b"" if scan.empty_object else b","
+            edits.append((scan.insert_at, scan.insert_at, _OPTIONS + comma))
+        else:
+            options = body[scan.options_start : scan.options_end]
+            edits.append((scan.options_start, scan.options_end, _asking_for_usage(options)))
+    edits.sort()
+    pieces: list[bytes] = []
+    place = 0
+    for start, end, text in edits:
+        pieces += (body[place:start], text)
+        place = end
+    pieces.append(body[place:])
+    return b"".join(pieces)
+
+
+def _asking_for_usage(options: bytes) -> bytes:
+    """Make ``include_usage`` true in the text of a ``stream_options`` value."""
+    if options == b"null":
+        return b"{" + _USAGE + b"}"
+    if options[:1] != b"{":
+        return options
+    span = usage_span(options)
+    if span is not None:
+        return options[: span[0]] + b"true" + options[span[1] :]
+    others = options[1:]
+    comma = b"" if others.lstrip(b" \t\r\n") == b"}" else b","
+    return b"{" + _USAGE + comma + others
