@@ -32,8 +32,10 @@ from omnigate.dialects.usage import (
     Usage,
     load_tree,
     odd_usage,
+    read_usage,
 )
 from omnigate.events import TokenCounts
+from omnigate.wire.json_scan import MemberReader, media_parts
 
 FINISHED = 1
 """The event says that the answer is finished as far as the protocol is concerned."""
@@ -64,7 +66,9 @@ class Meter:
 
     __slots__ = (
         "_figures",
+        "_members",
         "_read",
+        "_usage_seen",
         "body_bytes",
         "closing_seen",
         "event_count",
@@ -88,6 +92,8 @@ class Meter:
         self.closing_seen = kind == _UNMETERED
         self._figures = Figures()
         self._read = _READERS.get(kind, _read_chat)
+        self._members: MemberReader | None = None
+        self._usage_seen: bytes | None = None
 
     def event(self, data: bytes) -> int:
         """See the data of one event of the stream.
@@ -115,6 +121,15 @@ class Meter:
     def piece(self, data: bytes) -> None:
         """See the next bytes of an answer that is no stream and too long to be held."""
         self.body_bytes += len(data)
+        if self._members is None:
+            self._members = MemberReader((b"usage",), MAX_ODD_USAGE_BYTES)
+        self._members.feed(data)
+        raw = self._members.values.get(b"usage")
+        if raw is not None and raw is not self._usage_seen:
+            self._usage_seen = raw
+            usage = read_usage(raw)
+            if usage is not None:
+                self._merge_closing(usage)
 
     def counts(self) -> TokenCounts:
         """Return what has been metered so far."""
@@ -122,19 +137,26 @@ class Meter:
             return TokenCounts()
         return self._figures.normalised(ANTHROPIC if self.kind == "messages" else OPENAI)
 
-    def settle(self, request_body: bytes, request_bytes: int) -> tuple[TokenCounts, bool]:
+    def settle(
+        self, request_body: bytes, request_bytes: int, parts: int | None = None
+    ) -> tuple[TokenCounts, bool]:
         """Return the counts to bill, and whether they are an estimate.
 
         They are one only where the closing figures have not come, and never less than was metered.
 
         :param request_body: the request, whose media parts are counted; empty if no longer held.
         :param request_bytes: its length.
+        :param parts: the number of its media parts, where that is known already: to count them in
+            a hostile body of 8 MiB takes longer than the reactor may be held.
         """
         counts = self.counts()
         if self.closing_seen:
             return counts, False
         if not self._figures.input_seen:
-            counts.input_tokens = request_bytes // BYTES_PER_TOKEN
+            if parts is None:
+                parts = media_parts(request_body)
+            media_tokens = TOKENS_PER_MEDIA_PART * parts
+            counts.input_tokens = request_bytes // BYTES_PER_TOKEN + media_tokens
         if self.stream:
             output = max(self.event_count, self.text_bytes // BYTES_PER_TOKEN)
         elif self.kind == "embeddings":

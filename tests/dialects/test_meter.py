@@ -1,6 +1,7 @@
 """Metering answers: whole ones, streams, and such as end early."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from omnigate.dialects.event_shapes import LARGE_EVENT_BYTES
 from omnigate.dialects.meter import (
     FAILED,
     FINISHED,
+    TOKENS_PER_MEDIA_PART,
     USAGE_ONLY,
     Meter,
 )
@@ -314,6 +316,17 @@ class WholeAnswerTests(SynchronousTestCase):
             meter.whole(json.dumps({"content": '"usage":{"output_tokens":99}'} | answer).encode())
             self.assertEqual((counts, False), meter.settle(b"", 1000), kind)
 
+    def test_in_pieces(self) -> None:
+        """So are those of an answer that is too long to be held, however it is cut."""
+        for kind, answer, counts in self.answers:
+            body = json.dumps({"content": [{"usage": {"output_tokens": 99}}]} | answer).encode()
+            for size in (1, 7, len(body)):
+                meter = Meter(kind, False)
+                for at in range(0, len(body), size):
+                    meter.piece(body[at : at + size])
+                self.assertEqual((counts, False), meter.settle(b"", 1000), (kind, size))
+                self.assertEqual(len(body), meter.body_bytes)
+
     def test_odd_answer(self) -> None:
         """Figures are found in an answer that only Python takes for JSON."""
         meter = Meter("chat", False)
@@ -366,6 +379,15 @@ class EstimateTests(SynchronousTestCase):
         start = {"type": "message_start", "message": {"usage": {"output_tokens": 50}}}
         meter = streamed("messages", start)
         self.assertEqual((TokenCounts(100, 0, 0, 50), True), meter.settle(b"", 400))
+
+    def test_media_parts(self) -> None:
+        """Every picture and document in the request costs its flat share."""
+        body = b'{"messages":[{"content":[{"type":"image"},{"type":"text","text":"?"}]}]}'
+        counts, estimated = Meter("messages", True).settle(body, len(body))
+        self.assertEqual(len(body) // 4 + TOKENS_PER_MEDIA_PART, counts.input_tokens)
+        self.assertTrue(estimated)
+        counts, _ = Meter("messages", True).settle(b"", 0, 3)
+        self.assertEqual(3 * TOKENS_PER_MEDIA_PART, counts.input_tokens)
 
     def test_cut_answer(self) -> None:
         """An answer that is no stream costs a fourth of what came of it."""
@@ -435,6 +457,19 @@ class HostileTests(SynchronousTestCase):
             counts.output_tokens,
         ):
             self.assertTrue(0 <= tokens <= 2**40)
+
+    @given(odd_values, st.lists(st.integers(0, 300), max_size=5))
+    @settings(max_examples=150, deadline=None)
+    def test_any_answer(self, value: object, cuts: list[int]) -> None:
+        """An answer gives the same figures whole and in pieces, however it is cut."""
+        data = json.dumps(value).encode()
+        for kind in ("chat", "embeddings", "messages"):
+            whole, pieces = Meter(kind, False), Meter(kind, False)
+            whole.whole(data)
+            edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+            for start, end in pairwise(edges):
+                pieces.piece(data[start:end])
+            self.assertEqual(whole.settle(b"", 9), pieces.settle(b"", 9))
 
     def test_depth(self) -> None:
         """Nesting without end is survived, in an event and in a whole answer."""
