@@ -48,7 +48,7 @@ _USAGE_CHUNK_KINDS = ("chat", "completions")
 class StreamPassage:
     """What a client is sent of one upstream's stream, and what is known of the stream.
 
-    :ivar started: whether an event has come, and is none that keeps the client's head back.
+    :ivar started: whether an event has come that is no first error: the client's head may go out.
     :ivar first_error: the data of the first event, if that is an error. Then nothing was returned
         and nothing will be: the attempt has failed.
     :ivar error_seen: whether any event told of an error.
