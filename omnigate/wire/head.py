@@ -38,8 +38,33 @@ _answer_head = re.compile(
 _header_line = re.compile(rb"(" + _TOKEN + rb"++):[ \t]*+(" + _TEXT + rb"*+)").fullmatch
 _host_value = re.compile(rb"[0-9A-Za-z.\-_~:\[\]%]{0,300}").fullmatch
 _version_value = re.compile(rb"[\x21-\x7e]*+").fullmatch
+_expect_value = re.compile(rb"(?:100-continue)?", re.IGNORECASE).fullmatch
 # A list of betas: items of visible characters, blanks only next to a comma.
 _beta_value = re.compile(rb"[\x21-\x7e]*+(?:(?<=,)[ \t]++[\x21-\x7e]++)*+").fullmatch
+
+# What a value must be, where it is looked at here or passed on: pattern, status,
+# code, message.
+_VALUE_RULES = {
+    b"host": (_host_value, 400, "invalid_request", "Host must be a plain name or address."),
+    b"anthropic-version": (
+        _version_value,
+        400,
+        "invalid_request",
+        "anthropic-version may hold visible ASCII characters only.",
+    ),
+    b"anthropic-beta": (
+        _beta_value,
+        400,
+        "invalid_request",
+        "anthropic-beta must be a comma-separated list of plain names.",
+    ),
+    b"expect": (
+        _expect_value,
+        417,
+        "expectation_failed",
+        "Only Expect: 100-continue is understood.",
+    ),
+}
 
 #: Names that may stand in a request once only: each is acted on here or by the
 #: upstream, and two readers could take different ones.
@@ -48,6 +73,7 @@ _SINGLE_IN_REQUEST = frozenset(
         b"authorization",
         b"content-length",
         b"content-type",
+        b"expect",
         b"host",
         b"transfer-encoding",
         b"x-api-key",
@@ -150,20 +176,26 @@ class ResponseHead:
     http10: bool
 
 
-class _BadLineError(Exception):
-    """A header line outside the grammar."""
-
-
 class _HeaderLines(dict[bytes, tuple[bytes, bytes]]):
-    """Judged header lines by their bytes; a line not known is judged when asked for."""
+    """A request's header lines, judged: a line not known is judged when it is asked for."""
 
     def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
         match = _header_line(line)
         if match is None:
-            raise _BadLineError
+            if line[:1] in (b" ", b"\t"):
+                raise HeadError(400, "invalid_request", "Folded header lines are not accepted.")
+            raise HeadError(
+                400,
+                "invalid_request",
+                "A header line must be a name, a colon and a value, and hold no control bytes.",
+            )
         name, value = match.groups()
         name = name.lower()
-        pair = (name, value.rstrip())
+        value = value.rstrip()
+        rule = _VALUE_RULES.get(name)
+        if rule is not None and rule[0](value) is None:
+            raise HeadError(rule[1], rule[2], rule[3])
+        pair = (name, value)
         if name in _REMEMBERED_NAMES and len(line) <= _MAX_REMEMBERED_BYTES:
             if len(self) >= _MAX_REMEMBERED_LINES:
                 self.clear()
@@ -204,10 +236,7 @@ def parse_request_head(block: bytes) -> RequestHead:
     line = _request_line(lines[0])
     if line is None or len(lines) - 3 > MAX_HEAD_LINES or not block.endswith(b"\r\n\r\n"):
         raise _why_refused(lines)
-    try:
-        headers = dict(map(_judge_line, lines[1:-2]))
-    except _BadLineError:
-        raise _why_refused(lines) from None
+    headers = dict(map(_judge_line, lines[1:-2]))
     if len(block) > MAX_HEAD_BYTES:
         raise HeadError(400, "invalid_request", "The request head is too long.")
     if len(headers) != len(lines) - 3:
@@ -220,20 +249,11 @@ def parse_request_head(block: bytes) -> RequestHead:
         keep_alive = not http10
     else:
         keep_alive = connection == b"keep-alive" or _stays_open(connection, http10)
-    host = headers.get(b"host")
-    if (host is None and not http10) or (host and _host_value(host) is None):
-        raise HeadError(400, "invalid_request", "One plain Host header is required.")
-    version = headers.get(b"anthropic-version")
-    if version is not None and _version_value(version) is None:
-        raise HeadError(400, "invalid_request", "anthropic-version may hold visible ASCII only.")
-    beta = headers.get(b"anthropic-beta")
-    if beta is not None and _beta_value(beta) is None:
-        raise HeadError(
-            400, "invalid_request", "anthropic-beta must be a comma-separated list of plain names."
-        )
-    expect = headers.get(b"expect")
-    if expect and expect.lower() != b"100-continue":
-        raise HeadError(417, "expectation_failed", "Only Expect: 100-continue is understood.")
+    if not http10 and b"host" not in headers:
+        raise HeadError(400, "invalid_request", "A Host header is required.")
+    # Its value has passed: 100-continue or nothing. An HTTP/1.0 client cannot read
+    # a 100 (RFC 9110, 10.1.1).
+    expects = length > 0 and not http10 and headers.get(b"expect", b"") != b""
     return RequestHead(
         method,
         target,
@@ -242,8 +262,7 @@ def parse_request_head(block: bytes) -> RequestHead:
         length,
         length > 0,
         keep_alive,
-        # An HTTP/1.0 client cannot read a 100 (RFC 9110, 10.1.1).
-        bool(expect) and length > 0 and not http10,
+        expects,
     )
 
 
@@ -317,14 +336,7 @@ def _why_refused(lines: list[bytes]) -> HeadError:
         return HeadError(400, "invalid_request", "The request line cannot be read.")
     if len(lines) - 3 > MAX_HEAD_LINES:
         return HeadError(400, "invalid_request", "The request head has too many lines.")
-    for line in lines[1:-2]:
-        if line[:1] in (b" ", b"\t"):
-            return HeadError(400, "invalid_request", "Folded header lines are not accepted.")
-    return HeadError(
-        400,
-        "invalid_request",
-        "A header line must be a name, a colon and a value without control bytes.",
-    )
+    return HeadError(400, "invalid_request", "The request head cannot be read.")
 
 
 def parse_response_head(block: bytes, request_method: bytes = b"POST") -> ResponseHead:

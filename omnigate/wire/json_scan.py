@@ -419,11 +419,21 @@ class MemberReader:
     :param max_value_bytes: the largest value kept; a larger one is left out.
     """
 
-    __slots__ = ("_max_value_bytes", "_name", "_offset", "_taken", "_walk", "broken", "values")
+    __slots__ = (
+        "_begun",
+        "_max_value_bytes",
+        "_name",
+        "_offset",
+        "_taken",
+        "_walk",
+        "broken",
+        "values",
+    )
 
     def __init__(self, names: tuple[bytes, ...], max_value_bytes: int) -> None:
         self._walk = JsonWalk(names, MAX_ANSWER_DEPTH, 1 << 40, 1 << 40, 1 << 40)
         self._max_value_bytes = max_value_bytes
+        self._begun = False  # something other than blanks has come
         self._offset = 0
         self._name = b""  # of the value being taken
         self._taken: _ValueText | None = None
@@ -434,9 +444,12 @@ class MemberReader:
         """Take the next part of the text."""
         if self.broken:
             return
-        if self._offset == 0 and data.lstrip(b" \t\r\n")[:1] not in (b"{", b""):
-            self.broken = True
-            return
+        if not self._begun:
+            first = data.lstrip(b" \t\r\n")[:1]
+            self._begun = first != b""
+            if first not in (b"{", b""):
+                self.broken = True
+                return
         hits = self._walk.feed(data)
         if self._walk.fault is not None:
             self.broken = True

@@ -256,10 +256,11 @@ class JsonWalk:
             chosen.update(
                 [i for i, text in enumerate(inside) if len(text) in lengths and text in names]
             )
-            longest = self._max_text
-            chosen.update(
-                [i for i, text in enumerate(inside) if b"\\u" in text and len(text) <= longest]
-            )
+            if clean.find(b"\\u00") >= 0:
+                longest = self._max_text
+                chosen.update(
+                    [i for i, text in enumerate(inside) if b"\\u" in text and len(text) <= longest]
+                )
         return sorted(chosen)
 
     def _judge_strings(
