@@ -1,0 +1,124 @@
+"""Answers read on after their client left, for the provider's own closing figures.
+
+Bounded in time, in bytes and in number (seed 000, "Deadlines while relaying"); what is
+over a bound is billed by estimate at once.  An abandoned request keeps its place
+with admission until its reading ends, so hanging up and coming back is no way around it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.protocols.upstream import Loss, UpstreamConnection
+from omnigate.protocols.watchdog import NEVER, Watchdog
+from omnigate.wire.head import ResponseHead
+
+if TYPE_CHECKING:
+    from omnigate.gateway.forwarding import Forwarding
+
+#: Answers read on at the same time (seed: 256).
+MAX_ABANDONED = 256
+
+
+class Abandoned:
+    """The answers that are being read on.
+
+    :param seconds: how long one may take; 0 reads none on.
+    :param max_bytes: how much more of one is read.
+    """
+
+    def __init__(self, watchdog: Watchdog, seconds: float, max_bytes: int) -> None:
+        self._watchdog = watchdog
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._readers: set[AbandonedReader] = set()
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def take(self, forwarding: Forwarding, connection: UpstreamConnection) -> bool:
+        """Read on for this request, if there is room."""
+        if not self._seconds or len(self._readers) >= MAX_ABANDONED:
+            return False
+        reader = AbandonedReader(self, forwarding, connection, self._max_bytes)
+        reader.deadline = self._watchdog.after(self._seconds)
+        self._readers.add(reader)
+        self._watchdog.add(reader)
+        connection.hand_over(reader)
+        return True
+
+    def leave(self, reader: AbandonedReader) -> None:
+        """A reader has come to its end."""
+        self._readers.discard(reader)
+        self._watchdog.discard(reader)
+
+    def stop(self) -> None:
+        """End all of them; each bills what it has."""
+        for reader in list(self._readers):
+            reader.give_up("canceled")
+
+
+class AbandonedReader:
+    """Reads one answer to its end and sends it nowhere."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        shelf: Abandoned,
+        forwarding: Forwarding,
+        connection: UpstreamConnection,
+        max_bytes: int,
+    ) -> None:
+        self._shelf = shelf
+        self._forwarding = forwarding
+        self._connection = connection
+        self._left = max_bytes
+        self.deadline = NEVER
+
+    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        """The client left before the head came."""
+        self._forwarding.note_head(head)
+
+    def answer_data(self, data: bytes) -> None:
+        """Meter it."""
+        forwarding = self._forwarding
+        if forwarding.passage is not None:
+            forwarding.passage.feed(data)
+        elif forwarding.meter is not None:
+            forwarding.meter.piece(data)
+        self._left -= len(data)
+        if self._left < 0:
+            self.give_up("canceled")
+
+    def answer_end(self) -> None:
+        """The closing figures came, or never will."""
+        if self._forwarding.passage is not None:
+            self._forwarding.passage.end()
+        self._end("ok")
+
+    def answer_lost(self, loss: Loss, reason: str) -> None:
+        """The upstream broke off, too."""
+        self._end("truncated")
+
+    def crashed(self, failure: Failure) -> None:
+        """An exception escaped: bill what there is."""
+        self.log.failure("an abandoned answer could not be read on", failure)
+        self.give_up("canceled")
+
+    def deadline_passed(self, now: float) -> None:
+        """It took too long."""
+        self.give_up("timeout")
+
+    def give_up(self, outcome: str) -> None:
+        """Stop reading."""
+        self._connection.drop()
+        self._end(outcome)
+
+    def _end(self, outcome: str) -> None:
+        self.deadline = NEVER
+        self._shelf.leave(self)
+        self._forwarding.settle_abandoned(outcome)

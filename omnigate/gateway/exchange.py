@@ -1,0 +1,417 @@
+"""One request from head to settled: the order of the steps and nothing else.
+
+The steps are those of seed 000, "A text request".  Each refuses with a
+:class:`~omnigate.errors.GatewayError`; what refuses is counted once, what reaches an
+upstream becomes one usage event, whatever breaks (:meth:`Exchange.settle_usage` and
+:meth:`Exchange.settle_refusal` are the only two ends, and the first one wins).
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from math import ceil
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.dialects.endpoints import ENDPOINTS, Endpoint
+from omnigate.errors import GatewayError, envelope
+from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
+from omnigate.gateway import reads
+from omnigate.gateway.admission import Ticket
+from omnigate.gateway.forwarding import Forwarding
+from omnigate.gateway.headers import id_lines
+from omnigate.gateway.settle import LogEntry
+from omnigate.gateway.tables import Key, Tables
+from omnigate.protocols.response import Response
+from omnigate.text import one_line
+from omnigate.wire.head import RequestHead
+from omnigate.wire.json_scan import BodyScan, BodyScanner, ScanError, scan_body
+from omnigate.wire.target import Target
+
+if TYPE_CHECKING:
+    from omnigate.gateway.plane import DataPlane
+
+#: Bodies up to this size are scanned at once when they are complete; larger ones as they arrive.
+ONE_SHOT_BYTES = 65536
+#: The longest ``retry-after`` of our own, in seconds.
+MAX_RETRY_AFTER_SECONDS = 60
+#: Characters of a client's text that a message or a log line repeats.
+_QUOTED_CHARS = 100
+
+_NOTHING = TokenCounts()
+
+#: A refusal that is counted, but that nobody is there to be told of.
+CLIENT_GONE = "client_disconnected"
+
+
+class Exchange:
+    """See the module's docstring.
+
+    :ivar id: the request id, 32 hexadecimal digits.
+    :ivar protocol: in whose shape errors are told: ``openai`` or ``anthropic``.
+    :ivar body: the complete body, once it is.
+    """
+
+    __slots__ = (
+        "_entered_at",
+        "_forwarding",
+        "_peer",
+        "_pieces",
+        "_scanner",
+        "_settled",
+        "_ticket",
+        "body",
+        "endpoint",
+        "head",
+        "id",
+        "id_bytes",
+        "key",
+        "plane",
+        "protocol",
+        "response",
+        "route_model",
+        "scan",
+        "tables",
+        "target",
+    )
+
+    log = Logger()
+
+    def __init__(
+        self, plane: DataPlane, head: RequestHead, target: Target, response: Response, peer: str
+    ) -> None:
+        self.plane = plane
+        self.head = head
+        self.target = target
+        self.response = response
+        self._peer = peer
+        self.id = plane.new_id()
+        self.id_bytes = self.id.encode("ascii")
+        self._entered_at = plane.clock.seconds()
+        self.endpoint: Endpoint | None = None
+        self.protocol = protocol_of(target.path, head)
+        self.tables: Tables | None = plane.tables
+        self.key: Key | None = None
+        self.body = b""
+        self.scan: BodyScan | None = None
+        self.route_model = ""
+        self._ticket: Ticket | None = None
+        self._scanner: BodyScanner | None = None
+        self._pieces: list[bytes] = []
+        self._forwarding: Forwarding | None = None
+        self._settled = False
+
+    # -- the client's connection calls these
+
+    def begin(self) -> bool:
+        """Judge the head: endpoint, key, budget, size, place, rate."""
+        try:
+            endpoint = ENDPOINTS.get(self.target.path)
+            if endpoint is None or self.head.method != b"POST":
+                reads.answer(self)
+                return False
+            self.endpoint = endpoint
+            self._admit(endpoint)
+        except GatewayError as error:
+            self.refuse(error)
+            return False
+        return True
+
+    def body_piece(self, data: bytes, last: bool) -> None:
+        """Take in the body; when it is complete, find the route and go."""
+        try:
+            if last and not self._pieces and self._scanner is None:
+                self.body = data
+                self.scan = scan_body(data)
+            else:
+                if not last or data:
+                    self._pieces.append(data)
+                if self._scanner is None and self.head.content_length > ONE_SHOT_BYTES:
+                    self._scanner = BodyScanner(self.head.content_length)
+                if self._scanner is not None:
+                    self._scanner.feed(data)
+                if not last:
+                    return
+                self.body = b"".join(self._pieces)
+                self._pieces = []
+                scanner, self._scanner = self._scanner, None
+                self.scan = scanner.finish(self.body) if scanner else scan_body(self.body)
+            self._forward()
+        except ScanError as error:
+            self.refuse(GatewayError(error.code, error.message, param=error.param))
+        except GatewayError as error:
+            self.refuse(error)
+
+    def client_lost(self) -> None:
+        """The client is gone."""
+        if self._settled:
+            return
+        if self._forwarding is not None:
+            self._forwarding.client_lost()
+        else:
+            self.settle_refusal(CLIENT_GONE, 499)
+
+    def crashed(self, failure: Failure) -> None:
+        """A fault of ours: answer 500 where nothing was sent, close this connection alone."""
+        self.log.failure(
+            "request {request_id} failed inside the gateway", failure, request_id=self.id
+        )
+        response = self.response
+        forwarding = self._forwarding
+        if forwarding is not None:
+            forwarding.crashed()
+        else:
+            self.settle_refusal("internal_error", 500)
+        if response.started:
+            response.abort()
+        elif not response.ended:
+            response.keep_alive = False
+            self.answer_error(
+                GatewayError("internal_error", "the gateway failed at this request; try it again")
+            )
+
+    # -- steps
+
+    def _admit(self, endpoint: Endpoint) -> None:
+        plane = self.plane
+        key = self.authenticate()
+        if key.blocked:
+            raise GatewayError(
+                "budget_exceeded",
+                "this key has used up its budget for the period; ask the operator to raise it",
+            )
+        length = self.head.content_length
+        if length > plane.max_body_bytes:
+            raise GatewayError(
+                "request_too_large",
+                f"the body has {length} bytes and the limit is {plane.max_body_bytes}",
+            )
+        self._ticket = plane.admission.enter(key.use, key.max_concurrent, length)
+        bucket = key.bucket
+        if bucket is not None and endpoint.metered:
+            wait = bucket.take(plane.clock.seconds())
+            if wait > 0.0:
+                raise GatewayError(
+                    "rate_limit_exceeded",
+                    f"this key may send {key.rpm} requests a minute; wait and try again",
+                    retry_after=min(ceil(wait), MAX_RETRY_AFTER_SECONDS),
+                )
+
+    def authenticate(self) -> Key:
+        """The key of the request.
+
+        Both credentials may be there with different values: the one that is a known key is
+        taken, ``authorization`` first (product page, item 8).
+        """
+        tables = self.tables
+        if tables is None:
+            raise GatewayError(
+                "gateway_not_ready",
+                "the gateway has no configuration yet; try again in a moment",
+                retry_after=1,
+            )
+        headers = self.head.headers
+        bearer = headers.get(b"authorization")
+        if bearer is not None and bearer[:7].lower() == b"bearer ":
+            key = tables.keys.get(sha256(bearer[7:].strip()).digest())
+            if key is not None:
+                self.key = key
+                return key
+        plain = headers.get(b"x-api-key")
+        if plain is not None:
+            key = tables.keys.get(sha256(plain).digest())
+            if key is not None:
+                self.key = key
+                return key
+        if bearer is None and plain is None:
+            raise GatewayError(
+                "invalid_api_key",
+                "no key was sent; send a gateway key as 'Authorization: Bearer KEY' or 'x-api-key'",
+            )
+        raise GatewayError(
+            "invalid_api_key", "this key is not known here; check it with the operator"
+        )
+
+    def _forward(self) -> None:
+        scan, key, tables, endpoint = self.scan, self.key, self.tables, self.endpoint
+        assert scan is not None and key is not None
+        assert tables is not None and endpoint is not None
+        model = scan.model
+        # Of a model that is none the log shows the beginning: its length is the client's choice.
+        self.route_model = model[:_QUOTED_CHARS]
+        if not key.allows(model):
+            raise GatewayError(
+                "model_not_allowed",
+                f"this key may not use the model {one_line(model, _QUOTED_CHARS)!r}; "
+                "GET /v1/models lists those it may",
+                param="model",
+            )
+        route = tables.routes.get(model)
+        if route is None:
+            raise GatewayError(
+                "model_not_found",
+                f"no model {one_line(model, _QUOTED_CHARS)!r} here; GET /v1/models lists them",
+                param="model",
+            )
+        self.route_model = model
+        targets = route.by_protocol[endpoint.protocol]
+        if not targets:
+            raise GatewayError(
+                "endpoint_not_supported",
+                f"no target of the model {one_line(model, _QUOTED_CHARS)!r} serves {endpoint.path}",
+                param="model",
+            )
+        turn = route.turn
+        route.turn = turn + 1
+        forwarding = self._forwarding = Forwarding(
+            self, self.plane, self.plane.ordered(route.strategy, targets, turn)
+        )
+        forwarding.start()
+
+    # -- answers of our own
+
+    def refuse(self, error: GatewayError) -> None:
+        """Count a refusal and tell it."""
+        self.settle_refusal(error.kind.code, error.kind.status)
+        self.answer_error(error)
+
+    def answer_error(self, error: GatewayError) -> None:
+        """Write an error in the shape of the client's protocol; counts nothing."""
+        lines = b"".join(b"%b: %b\r\n" % pair for pair in error.response_headers())
+        self.answer(error.kind.status, envelope(self.protocol, error, self.id), lines)
+
+    def answer(self, status: int, body: bytes, lines: bytes = b"") -> None:
+        """Write a JSON answer of our own, with the request id."""
+        if not self.response.ended:
+            self.response.whole(
+                status,
+                b"content-type: application/json\r\n%b%b" % (id_lines(self.id_bytes), lines),
+                body,
+            )
+
+    # -- the two ends
+
+    @property
+    def settled(self) -> bool:
+        """Whether the exchange has been accounted for."""
+        return self._settled
+
+    def settle_usage(
+        self,
+        status: int,
+        counts: TokenCounts,
+        *,
+        estimated: bool,
+        upstream: str | None,
+        model: str | None,
+        attempts: list[AttemptRecord],
+        started_at: float,
+        first_at: float | None = None,
+        error_code: str = "",
+    ) -> None:
+        """End with a usage event; the first of the two ends wins."""
+        if self._settled:
+            return
+        self._settled = True
+        now = self.plane.clock.seconds()
+        scan, key, endpoint = self.scan, self.key, self.endpoint
+        assert scan is not None and key is not None and endpoint is not None
+        self._release()
+        self.plane.books.usage(
+            UsageEvent(
+                id=self.id,
+                key_sha256=key.sha256,
+                route_model=self.route_model,
+                upstream=upstream,
+                target_model=model,
+                status=status,
+                stream=scan.stream,
+                input_tokens=counts.input_tokens,
+                cached_input_tokens=counts.cached_input_tokens,
+                cache_write_input_tokens=counts.cache_write_input_tokens,
+                output_tokens=counts.output_tokens,
+                cached=False,
+                estimated=estimated,
+                latency_ms=max(0, int((now - started_at) * 1000)),
+                attempts=attempts,
+                ts_ms=int(now * 1000),
+                endpoint=endpoint.kind,
+            )
+        )
+        first_ms = None if first_at is None else max(0, int((first_at - self._entered_at) * 1000))
+        self._log(
+            now, status, error_code, upstream, model, counts, first_ms, len(attempts), estimated
+        )
+
+    def settle_refusal(self, code: str, status: int) -> None:
+        """End with a counted refusal; the first of the two ends wins."""
+        if self._settled:
+            return
+        self._settled = True
+        self._release()
+        self.plane.books.refusal(self.key.name if self.key else "", code)
+        self._log(self.plane.clock.seconds(), status, code)
+
+    def settle_read(self, status: int) -> None:
+        """End of a request that starts no work: it is logged, and owes nothing else."""
+        if self._settled:
+            return
+        self._settled = True
+        self._log(self.plane.clock.seconds(), status, "")
+
+    def _release(self) -> None:
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            ticket.release()
+
+    def _log(
+        self,
+        now: float,
+        status: int,
+        error_code: str,
+        upstream: str | None = None,
+        model: str | None = None,
+        counts: TokenCounts = _NOTHING,
+        first_ms: int | None = None,
+        attempts: int = 0,
+        estimated: bool = False,
+    ) -> None:
+        log = self.plane.access_log
+        if not log.enabled:
+            return
+        log.line(
+            LogEntry(
+                ts=now,
+                request_id=self.id,
+                method=self.head.method.decode("latin-1"),
+                path=self.target.path,
+                client=self._peer,
+                status=status,
+                duration_ms=max(0, int((now - self._entered_at) * 1000)),
+                key=self.key.name if self.key else "",
+                route=self.route_model,
+                model=model or "",
+                upstream=upstream or "",
+                error_code=error_code,
+                stream=self.scan is not None and self.scan.stream,
+                first_byte_ms=first_ms,
+                attempts=attempts,
+                bytes_in=self.head.content_length,
+                bytes_out=self.response.bytes_out,
+                input_tokens=counts.input_tokens,
+                output_tokens=counts.output_tokens,
+                cached_input_tokens=counts.cached_input_tokens,
+                estimated=estimated,
+            )
+        )
+
+
+def protocol_of(path: str, head: RequestHead | None) -> str:
+    """In whose shape a client of this path reads errors and lists."""
+    if path.startswith("/v1/messages") or (
+        head is not None and b"anthropic-version" in head.headers
+    ):
+        return "anthropic"
+    return "openai"

@@ -1,0 +1,549 @@
+"""Getting a request answered: targets tried in order, one answer relayed, one end.
+
+The walk itself (:mod:`omnigate.gateway.attempts`) decides; here its decisions are carried
+out on connections.  Until a byte has gone to the client every failure leads to the next
+target, afterwards the only way out is to break the answer off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from omnigate.dialects.answer import judge_answer, wrap_error
+from omnigate.dialects.meter import Meter
+from omnigate.dialects.passage import HEARTBEAT, StreamPassage
+from omnigate.dialects.strike import strike
+from omnigate.events import TokenCounts
+from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
+from omnigate.gateway.headers import MAX_CONTENT_TYPE_BYTES, answer_lines, request_lines
+from omnigate.gateway.long_passage import LongPassage
+from omnigate.gateway.tables import Target
+from omnigate.protocols.relay import Relay, ShortAnswer
+from omnigate.protocols.upstream import Loss, UpstreamConnection
+from omnigate.protocols.watchdog import NEVER
+from omnigate.wire.head import ResponseHead
+from omnigate.wire.json_splice import splice_request
+
+if TYPE_CHECKING:
+    from omnigate.gateway.exchange import Exchange
+    from omnigate.gateway.plane import DataPlane
+
+#: How long the body of an answer that only names a failure may take, in seconds: it is read so
+#: that the connection can be used again, and that is not worth a longer wait.
+FAILED_BODY_SECONDS = 2.0
+
+NOTHING = TokenCounts()
+
+
+class Forwarding:
+    """See the module's docstring.
+
+    :ivar connection: where the request is under way, if it is.
+    :ivar delivered: whether the request was written to an upstream in this attempt, so that it
+        may have cost money.
+    :ivar meter: counts the answer's tokens, from its head on.
+    """
+
+    __slots__ = (
+        "_attempt_at",
+        "_exchange",
+        "_head",
+        "_opening",
+        "_plane",
+        "_relay",
+        "_started_at",
+        "_verdict",
+        "_walk",
+        "connection",
+        "deadline",
+        "delivered",
+        "meter",
+        "passage",
+    )
+
+    def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
+        self._exchange = exchange
+        self._plane = plane
+        self._walk: Walk[Target] = Walk(targets)
+        self._started_at = self._attempt_at = plane.clock.seconds()
+        self._opening: Deferred[UpstreamConnection] | None = None
+        self._head: ResponseHead | None = None
+        self._relay: Relay | None = None
+        self._verdict = Verdict.ANSWER
+        self.connection: UpstreamConnection | None = None
+        self.delivered = False
+        self.meter: Meter | None = None
+        self.passage: StreamPassage | None = None
+        self.deadline = NEVER
+
+    # -- the walk
+
+    def start(self) -> None:
+        """Try the first target."""
+        self._next()
+
+    def _next(self) -> None:
+        """Try the next target, or tell the client that there is none left."""
+        if self._exchange.settled:
+            return
+        self.meter = None
+        self.passage = None
+        self._relay = None
+        target = self._walk.advance()
+        while target is not None and target.upstream.missing is not None:
+            # Our own credential is not there: what a 401 would tell, told without asking.
+            self._attempt_at = self._plane.clock.seconds()
+            self._record("upstream_auth", None)
+            target = self._walk.advance()
+        if target is None:
+            error = self._walk.end()
+            self._settle(error.kind.status, NOTHING, False, None, error.kind.code)
+            self._exchange.answer_error(error)
+            return
+        self._try(target)
+
+    def _try(self, target: Target) -> None:
+        self._attempt_at = self._plane.clock.seconds()
+        self._head = None
+        self.delivered = False
+        pool = target.upstream.pool
+        connection = None if self._walk.fresh_only else pool.take()
+        if connection is not None:
+            self._send(target, connection)
+            return
+        opening = self._opening = pool.open()
+        opening.addCallbacks(self._opened, self._open_failed)
+        opening.addErrback(self._escaped)
+
+    def _opened(self, connection: UpstreamConnection) -> None:
+        self._opening = None
+        target = self._walk.target
+        if self._exchange.settled or target is None:
+            connection.drop()
+        else:
+            self._send(target, connection)
+
+    def _open_failed(self, failure: Failure) -> None:
+        self._opening = None
+        if self._exchange.settled:
+            return
+        target = self._walk.target
+        assert target is not None
+        if self._walk.may_retry():
+            self._try(target)
+            return
+        self._fail_target(target, "connect_error", None)
+        self._next()
+
+    def _escaped(self, failure: Failure) -> None:
+        self._exchange.crashed(failure)
+
+    def _send(self, target: Target, connection: UpstreamConnection) -> None:
+        exchange = self._exchange
+        upstream = target.upstream
+        scan, endpoint = exchange.scan, exchange.endpoint
+        assert scan is not None and endpoint is not None
+        body = splice_request(exchange.body, scan, target.model_json, self._asks_for_usage())
+        query = exchange.target.query
+        head = b"POST %b%b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
+            upstream.path,
+            endpoint.upstream_path.encode("ascii"),
+            b"?" + query if query else b"",
+            upstream.lines,
+            request_lines(
+                exchange.head,
+                endpoint.protocol,
+                upstream.config.anthropic_version,
+                upstream.drop_betas,
+            ),
+            len(body),
+        )
+        self.connection = connection
+        self.delivered = True
+        watchdog = self._plane.watchdog
+        self.deadline = watchdog.after(upstream.head_timeout_seconds)
+        watchdog.add(self)
+        connection.send(head + body, self)
+
+    def _asks_for_usage(self) -> bool:
+        """Whether the stream must be asked for its usage, since the client did not."""
+        exchange = self._exchange
+        scan, endpoint = exchange.scan, exchange.endpoint
+        assert scan is not None and endpoint is not None
+        return (
+            scan.stream
+            and endpoint.kind in ("chat", "completions")
+            and scan.include_usage is not True
+        )
+
+    # -- the answer
+
+    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        """Judge the head, and choose how its body is to be taken."""
+        self._head = head
+        target = self._walk.target
+        assert target is not None
+        fault = _unreadable(head)
+        if fault is not None:
+            connection.drop()
+            self._attempt_failed(target, "bad_framing", head.status)
+            return
+        verdict = self._verdict = judge_status(head.status)
+        plane = self._plane
+        if verdict is not Verdict.ANSWER:
+            self.deadline = plane.watchdog.after(FAILED_BODY_SECONDS)
+            connection.hand_over(ShortAnswer(self))
+            return
+        self.open_meter(head)
+        if self.passage is None:
+            self.deadline = plane.watchdog.after(plane.stream_idle_seconds)
+            connection.hand_over(ShortAnswer(self))
+            return
+        self._unwatch()
+        endpoint = self._exchange.endpoint
+        assert endpoint is not None
+        relay = self._relay = Relay(
+            self,
+            self._exchange.response,
+            connection,
+            self.passage,
+            plane.watchdog,
+            idle_seconds=plane.stream_idle_seconds,
+            stall_seconds=plane.stall_timeout_seconds,
+            heartbeat=HEARTBEAT[endpoint.protocol],
+            heartbeat_seconds=plane.heartbeat_seconds,
+        )
+        connection.hand_over(relay)
+
+    def open_meter(self, head: ResponseHead) -> None:
+        """Make the meter for an answer, and the passage where it is an event stream."""
+        endpoint = self._exchange.endpoint
+        assert endpoint is not None
+        streamed = (
+            head.status < 300
+            and head.headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
+        )
+        meter = self.meter = Meter(endpoint.kind, streamed)
+        if streamed:
+            self.passage = StreamPassage(
+                endpoint.kind, meter, self._asks_for_usage(), self._secret()
+            )
+
+    def answer_data(self, data: bytes) -> None:
+        """Not called: the body is handed over with the head."""
+
+    def answer_end(self) -> None:
+        """The body was empty and ended with the head."""
+        self.short_whole(b"")
+
+    def answer_lost(self, loss: Loss, reason: str) -> None:
+        """The connection broke before anything was sent to the client."""
+        self._unwatch()
+        self.connection = None
+        target = self._walk.target
+        assert target is not None
+        if loss is Loss.STALE and self._walk.may_retry():
+            self._try(target)
+            return
+        outcome = {
+            Loss.STALE: "connection_lost",
+            Loss.NO_ANSWER: "connection_lost",
+            Loss.FRAMING: "bad_framing",
+            Loss.TRUNCATED: "truncated",
+        }[loss]
+        self._attempt_failed(target, outcome, None)
+
+    def crashed(self, failure: Failure | None = None) -> None:
+        """An exception escaped: stop what is under way and account for it."""
+        self._unwatch()
+        self._cancel()
+        if failure is not None:
+            # From the upstream's side; the exchange answers, and calls back without a failure.
+            self._exchange.crashed(failure)
+            return
+        if not self._exchange.settled:
+            if self._walk.target is not None:
+                self._record("canceled", None)
+            counts, estimated = self._metered()
+            status = 499 if self._exchange.response.started else 500
+            self._settle(status, counts, estimated, self._walk.target, "internal_error")
+
+    def deadline_passed(self, now: float) -> None:
+        """The head, or a short answer's next byte, did not come in time."""
+        self._unwatch()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.drop()
+        target = self._walk.target
+        head = self._head
+        if self._exchange.settled or target is None:
+            return
+        if head is None:
+            self._attempt_failed(target, "timeout", None)
+        elif self._verdict is not Verdict.ANSWER:
+            self.short_whole(b"")
+        else:
+            self._attempt_failed(target, "stream_idle_timeout", head.status)
+
+    # -- a short answer
+
+    def short_progress(self) -> None:
+        """The upstream is not silent; only the body of a failure has a time limit as a whole."""
+        if self._verdict is Verdict.ANSWER:
+            self.deadline = self._plane.watchdog.after(self._plane.stream_idle_seconds)
+
+    def short_whole(self, body: bytes) -> None:
+        """A complete short answer: the answer, or one more reason to go on."""
+        self._unwatch()
+        self.connection = None
+        head, target, exchange = self._head, self._walk.target, self._exchange
+        assert head is not None and target is not None and exchange.endpoint is not None
+        if self._verdict is Verdict.CREDENTIAL:
+            self._record("upstream_auth", head.status)
+            self._next()
+            return
+        if self._verdict is Verdict.NEXT:
+            self._rate_limited(target, head)
+            self._record(f"status_{head.status}", head.status)
+            self._next()
+            return
+        meter = self.meter
+        assert meter is not None
+        if head.status < 300:
+            judged = judge_answer(
+                exchange.endpoint.kind, head.status, head.headers.get(b"content-type", b""), body
+            )
+            if judged != "ok":
+                self._attempt_failed(target, judged, head.status)
+                return
+            meter.whole(body)
+            counts, estimated = meter.settle(exchange.body, len(exchange.body))
+        else:
+            body = wrap_error(exchange.protocol, head.status, body, exchange.id)
+            counts, estimated = NOTHING, False
+        secret = target.upstream.secret
+        if secret and secret in body:
+            body = strike(body, secret)
+        lines = self._lines(head, target, head.status >= 400)
+        target.cooldown.succeeded()
+        self._record("ok", head.status)
+        exchange.response.bytes_out = len(body)
+        self._settle(head.status, counts, estimated, target)
+        exchange.response.whole(head.status, lines, body)
+
+    def short_overflow(self, begun: bytes) -> None:
+        """The answer is longer than what is kept: from here on it is relayed."""
+        connection, head, target = self.connection, self._head, self._walk.target
+        assert connection is not None and head is not None and target is not None
+        if self._verdict is not Verdict.ANSWER:
+            connection.drop()
+            self.short_whole(b"")
+            return
+        if head.status < 300 and begun.lstrip()[:1] not in (b"{", b"["):
+            connection.drop()
+            self._unwatch()
+            self._attempt_failed(target, "not_json", head.status)
+            return
+        self._unwatch()
+        plane = self._plane
+        assert self.meter is not None
+        relay = self._relay = Relay(
+            self,
+            self._exchange.response,
+            connection,
+            LongPassage(self.meter, target.upstream.secret),
+            plane.watchdog,
+            idle_seconds=plane.stream_idle_seconds,
+            stall_seconds=plane.stall_timeout_seconds,
+        )
+        connection.hand_over(relay)
+        relay.answer_data(begun)
+
+    # -- a relayed answer
+
+    def relay_head(self) -> tuple[int, bytes]:
+        """The head goes out with the first byte of the body."""
+        head, target = self._head, self._walk.target
+        assert head is not None and target is not None
+        return head.status, self._lines(head, target, False)
+
+    def relay_failed(self, outcome: str, reason: str) -> None:
+        """Nothing was sent: the next target may do better."""
+        self.connection = None
+        head, target = self._head, self._walk.target
+        assert head is not None and target is not None
+        self._attempt_failed(target, outcome, head.status)
+
+    def relay_complete(self) -> None:
+        """The event is in the spool before the last byte goes out."""
+        self.connection = None
+        head, target = self._head, self._walk.target
+        assert head is not None and target is not None
+        target.cooldown.succeeded()
+        self._record("ok", head.status)
+        counts, estimated = self._metered() if head.status < 300 else (NOTHING, False)
+        self._settle(head.status, counts, estimated, target)
+        self._exchange.response.end()
+
+    def relay_cut(self, outcome: str, reason: str) -> None:
+        """The upstream broke off in the middle: the client must see that, too."""
+        self.connection = None
+        head, target = self._head, self._walk.target
+        assert head is not None and target is not None
+        target.cooldown.failed(self._plane.clock.seconds())
+        self._record(outcome, head.status)
+        counts, estimated = self._metered()
+        self._settle(499, counts, estimated, target)
+        self._exchange.response.abort()
+
+    def relay_stalled(self) -> None:
+        """The client takes nothing: it is finished with, the answer's figures are not."""
+        self._exchange.response.abort()
+        self._abandon()
+
+    # -- the client leaves
+
+    def client_lost(self) -> None:
+        """Stop what costs nothing to stop; read on where the provider bills to the end."""
+        if self.connection is None:
+            self._cancel()
+            if self._walk.target is not None:
+                self._record("canceled", None)
+            self._settle(499, NOTHING, False, None)
+            return
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._relay is not None:
+            self._relay.detach()
+        self._unwatch()
+        connection, target = self.connection, self._walk.target
+        assert connection is not None and target is not None
+        self.connection = None
+        if target.upstream.config.abandon != "cancel" and self._plane.abandoned.take(
+            self, connection
+        ):
+            connection.resume()
+            return
+        connection.drop()
+        self.settle_abandoned("canceled")
+
+    def settle_abandoned(self, outcome: str) -> None:
+        """The end of an answer that nobody waits for: its figures, or an estimate."""
+        head, target = self._head, self._walk.target
+        assert target is not None
+        if head is not None and head.status >= 300:
+            counts, estimated = NOTHING, False
+        else:
+            counts, estimated = self._metered()
+        self._record(outcome, head.status if head else None)
+        self._settle(499, counts, estimated, target)
+
+    def note_head(self, head: ResponseHead) -> None:
+        """The head of an answer that nobody waits for any more."""
+        self._head = head
+        self.open_meter(head)
+
+    # -- what is owed
+
+    def _metered(self) -> tuple[TokenCounts, bool]:
+        exchange = self._exchange
+        meter = self.meter
+        if meter is None:
+            if not self.delivered:
+                return NOTHING, False
+            # Delivered, and not a byte of an answer: the provider may still bill its input.
+            endpoint, scan = exchange.endpoint, exchange.scan
+            assert endpoint is not None and scan is not None
+            meter = Meter(endpoint.kind, scan.stream)
+        return meter.settle(exchange.body, len(exchange.body))
+
+    def _settle(
+        self,
+        status: int,
+        counts: TokenCounts,
+        estimated: bool,
+        target: Target | None,
+        error_code: str = "",
+    ) -> None:
+        relay = self._relay
+        self._exchange.settle_usage(
+            status,
+            counts,
+            estimated=estimated,
+            upstream=target.upstream_name if target else None,
+            model=target.model if target else None,
+            attempts=self._walk.records,
+            started_at=self._started_at,
+            first_at=relay.first_at if relay is not None else None,
+            error_code=error_code,
+        )
+
+    def _attempt_failed(self, target: Target, outcome: str, status: int | None) -> None:
+        self._unwatch()
+        self.connection = None
+        self._fail_target(target, outcome, status)
+        self._next()
+
+    def _fail_target(self, target: Target, outcome: str, status: int | None) -> None:
+        target.cooldown.failed(self._plane.clock.seconds())
+        self._record(outcome, status)
+
+    def _rate_limited(self, target: Target, head: ResponseHead) -> None:
+        """Obey the provider's own wish where it has one (product page, item 11)."""
+        now = self._plane.clock.seconds()
+        asked = None
+        if head.status in (429, 503, 529):
+            asked = retry_after_seconds(head.headers.get(b"retry-after"), now)
+        if head.status == 429:
+            self._walk.hint(asked)
+        target.cooldown.failed(now, asked)
+
+    def _record(self, outcome: str, status: int | None) -> None:
+        elapsed = self._plane.clock.seconds() - self._attempt_at
+        self._walk.record(outcome, status, max(0, int(elapsed * 1000)))
+
+    def _lines(self, head: ResponseHead, target: Target, is_error: bool) -> bytes:
+        debug = b""
+        if self._plane.debug_headers:
+            debug = b"x-omnigate-upstream: %b\r\nx-omnigate-attempts: %d\r\n" % (
+                target.upstream_name.encode("ascii", "replace"),
+                len(self._walk.records) + 1,
+            )
+        return answer_lines(
+            head, self._exchange.id_bytes, debug, target.upstream.secret, as_json=is_error
+        )
+
+    def _secret(self) -> bytes:
+        target = self._walk.target
+        return target.upstream.secret if target is not None else b""
+
+    def _unwatch(self) -> None:
+        self.deadline = NEVER
+        self._plane.watchdog.discard(self)
+
+    def _cancel(self) -> None:
+        opening, self._opening = self._opening, None
+        connection, self.connection = self.connection, None
+        if self._relay is not None:
+            self._relay.detach()
+        if connection is not None:
+            connection.drop()
+        if opening is not None:
+            opening.cancel()
+
+
+def _unreadable(head: ResponseHead) -> str | None:
+    """Why an answer cannot be relayed, though its framing is sound."""
+    headers = head.headers
+    coding = headers.get(b"content-encoding")
+    if coding and coding.lower() != b"identity":
+        # We asked for identity; what is packed can be neither metered nor judged.
+        return "content-encoding"
+    if len(headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
+        return "content-type"
+    return None

@@ -1,0 +1,91 @@
+"""Which headers cross from one side to the other; all others stay where they are.
+
+Neither the gateway key nor the provider's credential ever crosses over, and of a
+provider's answer only retry hints, rate counters and request ids reach the client.
+"""
+
+from __future__ import annotations
+
+from omnigate.wire.head import RequestHead, ResponseHead
+
+#: Of a client's request, to an upstream of the same protocol.
+_ANTHROPIC_REQUEST = (b"anthropic-version", b"anthropic-beta")
+_OPENAI_REQUEST = (b"openai-beta",)
+
+#: Of an upstream's answer, to the client.
+_ANSWER = frozenset(
+    {
+        b"retry-after",
+        b"retry-after-ms",
+        b"x-should-retry",
+        b"x-request-id",
+        b"request-id",
+    }
+)
+_ANSWER_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+#: The longest content type that is passed on (seed: 256 bytes).
+MAX_CONTENT_TYPE_BYTES = 256
+
+
+def request_lines(
+    head: RequestHead, protocol: str, version: str | None, drop_betas: frozenset[bytes]
+) -> bytes:
+    """The client's header lines that go on to an upstream of the same protocol.
+
+    :param version: the ``anthropic-version`` to send where the client sent none.
+    :param drop_betas: names taken out of ``anthropic-beta``.
+    """
+    headers = head.headers
+    if protocol != "anthropic":
+        beta = headers.get(_OPENAI_REQUEST[0])
+        return b"openai-beta: %b\r\n" % beta if beta else b""
+    lines = b""
+    sent = headers.get(_ANTHROPIC_REQUEST[0])
+    if sent:
+        lines = b"anthropic-version: %b\r\n" % sent
+    elif version:
+        lines = b"anthropic-version: %b\r\n" % version.encode("ascii")
+    betas = headers.get(_ANTHROPIC_REQUEST[1])
+    if betas:
+        if drop_betas:
+            kept = [beta for beta in betas.split(b",") if beta.strip() not in drop_betas]
+            betas = b",".join(kept).strip()
+        if betas:
+            lines += b"anthropic-beta: %b\r\n" % betas
+    return lines
+
+
+def id_lines(request_id: bytes) -> bytes:
+    """The request id under the three names that clients of either protocol read."""
+    return b"x-omnigate-request-id: %b\r\nx-request-id: %b\r\nrequest-id: %b\r\n" % (
+        request_id,
+        request_id,
+        request_id,
+    )
+
+
+def answer_lines(
+    head: ResponseHead, request_id: bytes, debug: bytes, secret: bytes, *, as_json: bool = False
+) -> bytes:
+    """The header lines of a relayed answer, content type first.
+
+    :param debug: ready lines that name the upstream and the attempts, or nothing.
+    :param secret: the upstream's credential; a header that holds it is left out.
+    :param as_json: the body is JSON whatever the upstream called it.
+    """
+    headers = head.headers
+    content_type = headers.get(b"content-type")
+    if as_json or not content_type:
+        content_type = b"application/json"
+    lines = [b"content-type: %b\r\nx-omnigate-request-id: %b\r\n" % (content_type, request_id)]
+    for name, value in headers.items():
+        if (name in _ANSWER or name.startswith(_ANSWER_PREFIXES)) and value:
+            if secret and secret in value:
+                continue
+            lines.append(b"%b: %b\r\n" % (name, value))
+    if b"x-request-id" not in headers:
+        lines.append(b"x-request-id: %b\r\n" % request_id)
+    if b"request-id" not in headers:
+        lines.append(b"request-id: %b\r\n" % request_id)
+    lines.append(debug)
+    return b"".join(lines)

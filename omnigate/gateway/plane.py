@@ -1,0 +1,163 @@
+"""What all exchanges of a data plane share: tables, limits, books, clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.errors import GatewayError, envelope
+from omnigate.gateway.abandoned import Abandoned
+from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.admission import Admission
+from omnigate.gateway.exchange import Exchange
+from omnigate.gateway.routing import order
+from omnigate.gateway.settle import Books
+from omnigate.gateway.tables import (
+    OpenUpstream,
+    Tables,
+    Upstream,
+    compile_tables,
+    retired_upstreams,
+)
+from omnigate.gateway.tables import (
+    Target as RouteTarget,
+)
+from omnigate.protocols.connector import UpstreamAddress
+from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.response import Response
+from omnigate.protocols.watchdog import Watchdog
+from omnigate.settings import DataSettings, provider_key
+from omnigate.wire.head import HeadError, RequestHead
+from omnigate.wire.target import Target, TargetError
+
+MEBIBYTE = 1024 * 1024
+USER_AGENT = b"omnigate"
+
+
+class DataPlane:
+    """The data plane without its listener and its background work.
+
+    :ivar tables: the config in force, ``None`` before the first snapshot.
+    :ivar draining: a stop was asked for; ``/readyz`` says so.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        settings: DataSettings,
+        clock: IReactorTime,
+        watchdog: Watchdog,
+        books: Books,
+        access_log: AccessLog,
+    ) -> None:
+        self.clock = clock
+        self.watchdog = watchdog
+        self.books = books
+        self.access_log = access_log
+        self.admission = Admission(
+            settings.request_memory_mb * MEBIBYTE, settings.max_concurrent_per_key
+        )
+        self.abandoned = Abandoned(
+            watchdog, settings.abort_drain_ms / 1000, settings.abort_drain_max_mb * MEBIBYTE
+        )
+        self.client_timeout_seconds = settings.client_timeout_ms / 1000
+        self.stall_timeout_seconds = settings.client_stall_timeout_ms / 1000
+        self.stream_idle_seconds = settings.stream_idle_timeout_ms / 1000
+        self.heartbeat_seconds = settings.heartbeat_ms / 1000
+        self.max_body_bytes = settings.max_request_mb * MEBIBYTE
+        self.debug_headers = settings.debug_headers
+        self.started_seconds = int(clock.seconds())
+        self.tables: Tables | None = None
+        self.draining = False
+        self._random = random.Random(random.SystemRandom().getrandbits(256))
+
+    def new_id(self) -> str:
+        """A request id: 128 random bits in hexadecimal."""
+        return f"{self._random.getrandbits(128):032x}"
+
+    def exchange(
+        self, head: RequestHead, target: Target, response: Response, peer: str
+    ) -> Exchange:
+        """An exchange for a well-formed head."""
+        return Exchange(self, head, target, response, peer)
+
+    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+        """The answer to a head that cannot be trusted; it has no request id."""
+        status = error.status if isinstance(error, HeadError) else None
+        refusal = GatewayError(error.code, error.message, status=status)
+        self.books.refusal("", error.code)
+        protocol = "anthropic" if b"/v1/messages" in path[:32] else "openai"
+        return (
+            refusal.kind.status,
+            b"content-type: application/json\r\n",
+            envelope(protocol, refusal, ""),
+        )
+
+    def ordered(
+        self, strategy: str, targets: Sequence[RouteTarget], turn: int
+    ) -> list[RouteTarget]:
+        """The targets in the order to try them."""
+        return order(strategy, targets, turn, self.clock.seconds(), self._random.random)
+
+    def unready(self) -> str | None:
+        """Why requests cannot be served, or ``None``."""
+        if self.draining:
+            return "draining"
+        if self.tables is None:
+            return "no configuration yet"
+        return None
+
+    def install(self, snapshot: Snapshot, open_upstream: OpenUpstream) -> None:
+        """Put a snapshot in force; requests under way keep the tables they began with."""
+        before = self.tables
+        self.tables = compile_tables(snapshot, before, open_upstream)
+        for upstream in retired_upstreams(before, self.tables):
+            upstream.pool.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        if self.tables is not None:
+            for upstream in self.tables.upstreams.values():
+                upstream.pool.close()
+
+
+def compile_upstream(
+    config: SnapshotUpstream,
+    address: UpstreamAddress,
+    pool: UpstreamPool,
+    environ: Mapping[str, str],
+) -> Upstream:
+    """An upstream as requests use it, with its credential out of the environment.
+
+    :param address: where ``config.base_url`` leads.
+    """
+    secret = ""
+    missing = None
+    if config.api_key_env is not None:
+        secret = provider_key(environ, config.api_key_env) or ""
+        missing = None if secret else config.api_key_env
+    lines = (
+        b"host: %b\r\nuser-agent: %b\r\naccept-encoding: identity\r\n"
+        b"content-type: application/json\r\n" % (address.authority, USER_AGENT)
+    )
+    key = secret.encode("latin-1")
+    if key:
+        if config.protocol == "anthropic":
+            lines += b"x-api-key: %b\r\n" % key
+        else:
+            lines += b"authorization: Bearer %b\r\n" % key
+    return Upstream(
+        config=config,
+        pool=pool,
+        secret=key,
+        missing=missing,
+        lines=lines,
+        path=address.base_path.encode("ascii"),
+        drop_betas=frozenset(beta.encode("ascii") for beta in config.drop_betas),
+        head_timeout_seconds=config.head_timeout_ms / 1000,
+    )

@@ -1,0 +1,103 @@
+"""Requests that start no work: probes, model lists, and everything that is no endpoint.
+
+Probes need no key.  Everything else is authenticated before it is told whether it exists
+(seed 000, step 3: "answered 404 here", after the key).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from omnigate.dialects.endpoints import ENDPOINTS
+from omnigate.dialects.models import model_entry, models_list
+from omnigate.errors import GatewayError
+from omnigate.text import one_line
+
+if TYPE_CHECKING:
+    from omnigate.gateway.exchange import Exchange
+
+#: Probes, and whether they depend on a config snapshot.
+PROBES = {"/healthz": False, "/livez": False, "/readyz": True}
+MODELS = "/v1/models"
+#: What Claude Code asks before anything else, without a key; a 404 lets it go on.
+_HELLO = "/api/hello"
+_ROOT = b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/messages"]}'
+_QUOTED_CHARS = 100
+
+
+def answer(exchange: Exchange) -> None:
+    """Answer a request that is for none of the endpoints that start work.
+
+    :raises GatewayError: for whatever cannot be answered.
+    """
+    path = exchange.target.path
+    method = exchange.head.method
+    reading = method in (b"GET", b"HEAD")
+    if path in PROBES or path == "/":
+        if not reading:
+            raise _wrong_method("GET, HEAD")
+        _probe(exchange, path)
+        return
+    if path == _HELLO and method == b"HEAD":
+        raise GatewayError("not_found", "there is nothing here")
+    if path == "/v1/responses" and reading and b"upgrade" in exchange.head.headers:
+        # Codex tries a WebSocket first, and at 426 goes over to POST at once.
+        raise GatewayError(
+            "endpoint_not_supported",
+            "WebSockets are not served here; use POST",
+            headers=((b"upgrade", b"HTTP/1.1"),),
+            status=426,
+        )
+    key = exchange.authenticate()
+    if path in ENDPOINTS:
+        raise _wrong_method("POST")
+    if path == MODELS or exchange.target.model_id is not None:
+        if not reading:
+            raise _wrong_method("GET, HEAD")
+        assert exchange.tables is not None
+        ids = exchange.tables.models_of(key)
+        wanted = exchange.target.model_id
+        created = exchange.plane.started_seconds
+        if wanted is None:
+            body = models_list(exchange.protocol, ids, created)
+        elif wanted in ids:
+            body = model_entry(exchange.protocol, wanted, created)
+        else:
+            raise GatewayError(
+                "model_not_found",
+                f"no model {one_line(wanted, _QUOTED_CHARS)!r} for this key; "
+                "GET /v1/models lists them",
+            )
+        exchange.settle_read(200)
+        exchange.answer(200, body)
+        return
+    hint = "/v1" + path
+    if hint in ENDPOINTS or hint == MODELS:
+        raise GatewayError("not_found", f"there is nothing here; the path is {hint}")
+    raise GatewayError("not_found", "there is no such endpoint; see /v1/models for a start")
+
+
+def _probe(exchange: Exchange, path: str) -> None:
+    """Probes are neither logged nor counted: they come each second, for ever."""
+    plane = exchange.plane
+    if path == "/":
+        exchange.response.whole(200, b"content-type: application/json\r\n", _ROOT)
+        return
+    reason = plane.unready() if PROBES[path] else None
+    body = {"status": "ok"} if reason is None else {"status": "unavailable", "reason": reason}
+    exchange.response.whole(
+        200 if reason is None else 503,
+        b"content-type: application/json\r\ncache-control: no-store\r\n"
+        + (b"" if reason is None else b"retry-after: 1\r\n"),
+        msgspec.json.encode(body),
+    )
+
+
+def _wrong_method(allowed: str) -> GatewayError:
+    return GatewayError(
+        "method_not_allowed",
+        f"this path takes {allowed} only",
+        headers=((b"allow", allowed.encode("ascii")),),
+    )

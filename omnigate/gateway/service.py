@@ -1,0 +1,247 @@
+# mypy: allow-untyped-calls
+# (twisted's services carry no types)
+"""The data plane as a Twisted service: starts its parts in order, drains them at the end.
+
+Start: spool read back, background work begun, the last snapshot taken from the cache file,
+listener opened.  Stop (seed 000, "Stopping"): no new connections, idle ones closed, requests
+in flight given their grace, abandoned answers ended, usage delivered once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import attrs
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamServerEndpoint
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+import omnigate
+from omnigate import systemd_notify
+from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.errors import GatewayError, openai_envelope
+from omnigate.files import IWriter
+from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.config_pull import ConfigPull
+from omnigate.gateway.control_client import ControlClient
+from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.plane import DataPlane, compile_upstream
+from omnigate.gateway.spool import Spool
+from omnigate.gateway.tables import Upstream
+from omnigate.protocols.client import ClientFactory
+from omnigate.protocols.connector import parse_address
+from omnigate.protocols.pool import Connect, UpstreamPool
+from omnigate.settings import DataSettings
+
+#: How often a drain looks whether all requests have ended, in seconds.
+_DRAIN_LOOK_SECONDS = 0.05
+#: What a stop may take after the grace: the last delivery and the closing of files.
+_AFTER_GRACE_SECONDS = 15
+
+
+class Ending(Protocol):
+    """What decides over the end of the process."""
+
+    def watch(self) -> None:
+        """Take charge."""
+
+    def on_hangup(self, call: Callable[[], object]) -> None:
+        """Have ``call`` called at each SIGHUP."""
+
+    def stopped(self) -> None:
+        """Note that everything stopped in order."""
+
+    def fail_start(self, line: str) -> None:
+        """End a start that cannot go on."""
+
+
+@attrs.define(eq=False)
+class DataParts:
+    """What the service starts and stops.
+
+    :ivar connect: opens connections to an upstream, as
+        :func:`omnigate.protocols.connector.connect` does, reactor and address already given.
+    :ivar pull: brings the config; it needs :meth:`DataService.install`, so it is given last.
+    """
+
+    plane: DataPlane
+    spool: Spool
+    delivery: Delivery
+    client: ControlClient
+    access_log: AccessLog
+    endpoint: IStreamServerEndpoint
+    connect: Callable[[SnapshotUpstream], Connect]
+    writers: tuple[IWriter, ...]
+    pull: ConfigPull | None = None
+
+
+class DataService(Service):
+    """Owns everything of a data plane that lives as long as the process.
+
+    :param listen_fault: writes the line for an address that cannot be listened on.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        parts: DataParts,
+        settings: DataSettings,
+        clock: IReactorTime,
+        environ: Mapping[str, str],
+        ending: Ending,
+        listen_fault: Callable[[BaseException], str],
+    ) -> None:
+        self.parts = parts
+        self._settings = settings
+        self._clock = clock
+        self._environ = environ
+        self._ending = ending
+        self._listen_fault = listen_fault
+        self.factory = ClientFactory(parts.plane, settings.max_connections, full_answer)
+        self._port: IListeningPort | None = None
+        self._watchdog: LoopingCall | None = None
+
+    # -- start
+
+    def privilegedStartService(self) -> None:
+        """Listen, while the process may still open low ports."""
+        super().privilegedStartService()
+        refused: list[str] = []
+        listening = self.parts.endpoint.listen(self.factory)
+        listening.addCallbacks(
+            self._listening, lambda failure: refused.append(self._listen_fault(failure.value))
+        )
+        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
+        # Deferred would keep the SystemExit to itself.
+        if refused:
+            self._ending.fail_start(refused[0])
+        listening.addCallback(lambda _: self._ending.fail_start(refused[0]) if refused else None)
+
+    def _listening(self, port: IListeningPort) -> None:
+        self._port = port
+
+    def startService(self) -> None:
+        """Start what works in the background; the config comes from the cache file, or soon."""
+        super().startService()
+        parts = self.parts
+        self._ending.watch()
+        self._ending.on_hangup(parts.access_log.reopen)
+        parts.plane.watchdog.start()
+        parts.access_log.start()
+        parts.delivery.start()
+        self.log.info(
+            "omnigate-data {version} listens on {listen}; control plane at {control}; "
+            "{waiting} usage events wait in {spool}",
+            version=omnigate.__version__,
+            listen=self._settings.listen,
+            control=self._settings.control_url,
+            waiting=parts.spool.count,
+            spool=parts.spool.path,
+        )
+        interval = systemd_notify.watchdog_interval(self._environ)
+        if interval is not None:
+            self._watchdog = LoopingCall(self._tell, systemd_notify.WATCHDOG)
+            self._watchdog.clock = self._clock
+            self._watchdog.start(interval)
+        if parts.pull is not None:
+            parts.pull.start()
+            parts.pull.first_snapshot().addCallback(lambda _: self._tell(systemd_notify.READY))
+
+    def _tell(self, words: str) -> None:
+        systemd_notify.notify(words, self._environ)
+
+    # -- while it runs
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Put a snapshot in force, and say what it brings and what it lacks."""
+        self.parts.plane.install(snapshot, self._open_upstream)
+        tables = self.parts.plane.tables
+        assert tables is not None
+        self.log.info(
+            "config {version} in force: {keys} keys, {upstreams} upstreams, {routes} models",
+            version=tables.version[:12],
+            keys=len(tables.keys),
+            upstreams=len(tables.upstreams),
+            routes=len(tables.routes),
+        )
+        for name, upstream in tables.upstreams.items():
+            if upstream.missing is not None:
+                self.log.error(
+                    "upstream {name}: the variable {variable} is not set here, so its requests "
+                    "would be refused; set it in the data plane's environment and restart",
+                    name=name,
+                    variable=upstream.missing,
+                )
+        self._tell(f"STATUS={len(tables.keys)} keys, {len(tables.routes)} models in force")
+
+    def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
+        address = parse_address(config.base_url, config.proxy, config.ca_file)
+        pool = UpstreamPool(self.parts.connect(config), self.parts.plane.watchdog)
+        return compile_upstream(config, address, pool, self._environ)
+
+    # -- stop
+
+    def stopService(self) -> Deferred[None]:
+        """Drain, deliver, close."""
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        parts = self.parts
+        grace = self._settings.shutdown_grace_ms / 1000
+        self._tell(
+            f"{systemd_notify.STOPPING}\n"
+            f"EXTEND_TIMEOUT_USEC={int((grace + _AFTER_GRACE_SECONDS) * 1_000_000)}"
+        )
+        parts.plane.draining = True
+        if self._port is not None:
+            await maybeDeferred(self._port.stopListening)
+        if parts.pull is not None:
+            await parts.pull.stop()
+        await self._drain(grace)
+        parts.plane.abandoned.stop()
+        await parts.delivery.stop()
+        parts.spool.close()
+        await parts.access_log.stop()
+        await parts.client.close()
+        for writer in parts.writers:
+            await writer.stop()
+        parts.plane.close()
+        parts.plane.watchdog.stop()
+        if self._watchdog is not None and self._watchdog.running:
+            self._watchdog.stop()
+        self._ending.stopped()
+
+    async def _drain(self, grace_seconds: float) -> None:
+        """Let requests in flight end; cut those that do not."""
+        for connection in list(self.factory.connections):
+            connection.stop_after_answer()
+        give_up_at = self._clock.seconds() + grace_seconds
+        while self.factory.busy() and self._clock.seconds() < give_up_at:
+            await self._pause(_DRAIN_LOOK_SECONDS)
+        cut = self.factory.busy()
+        if cut:
+            self.log.warn("{count} requests did not end within the grace; they are cut", count=cut)
+        for connection in list(self.factory.connections):
+            connection.cut()
+        # One turn, in which the cut connections tell their exchanges.
+        await self._pause(0.0)
+
+    def _pause(self, seconds: float) -> Deferred[None]:
+        paused: Deferred[None] = Deferred()
+        self._clock.callLater(seconds, paused.callback, None)
+        return paused
+
+
+def full_answer() -> bytes:
+    """The answer to a connection beyond the cap; without a request id, since nothing was read."""
+    error = GatewayError("overloaded", "the gateway has no room for more connections; try again")
+    body = openai_envelope(error.kind, error.message)
+    return (
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\nretry-after: 1\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+    )

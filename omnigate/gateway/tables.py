@@ -1,0 +1,209 @@
+"""The config snapshot compiled for serving; built aside and swapped whole.
+
+What must outlive a snapshot is carried over from the tables before: what a key holds
+and its bucket, an upstream's kept connections, how a target has fared, whose turn a
+route is at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import msgspec
+
+from omnigate.config.snapshot import Snapshot, SnapshotKey, SnapshotRoute, SnapshotUpstream
+from omnigate.gateway.admission import KeyUse
+from omnigate.gateway.cooldown import Cooldown
+from omnigate.protocols.pool import UpstreamPool
+from omnigate.token_bucket import TokenBucket
+
+
+@attrs.define(eq=False)
+class Key:
+    """A gateway key as the data plane knows it; the key itself is nowhere."""
+
+    name: str
+    sha256: str
+    rpm: int
+    exact: frozenset[str] | None
+    prefixes: tuple[str, ...]
+    blocked: bool
+    max_concurrent: int
+    bucket: TokenBucket | None
+    use: KeyUse
+
+    def allows(self, model: str) -> bool:
+        """Whether the key may ask for this model."""
+        return self.exact is None or model in self.exact or model.startswith(self.prefixes)
+
+
+@attrs.define(eq=False)
+class Upstream:
+    """A provider: where it is, what it is sent, and the connections kept to it.
+
+    :ivar secret: the credential's bytes, empty when none is sent.
+    :ivar missing: the variable that should hold the credential and does not.
+    :ivar lines: the header lines that every request to it carries.
+    :ivar path: what stands before the endpoint's own path.
+    """
+
+    config: SnapshotUpstream
+    pool: UpstreamPool
+    secret: bytes
+    missing: str | None
+    lines: bytes
+    path: bytes
+    drop_betas: frozenset[bytes]
+    head_timeout_seconds: float
+
+
+@attrs.define(eq=False)
+class Target:
+    """A model at an upstream."""
+
+    upstream: Upstream
+    upstream_name: str
+    model: str
+    model_json: bytes
+    weight: int
+    cooldown: Cooldown
+
+    def resting(self, now: float) -> bool:
+        """Whether it is to be tried last."""
+        return self.cooldown.resting_until > now
+
+
+@attrs.define(eq=False)
+class Route:
+    """What a model name leads to.
+
+    :ivar turn: requests so far; where ``round_robin`` goes on.
+    """
+
+    model: str
+    strategy: str
+    targets: tuple[Target, ...]
+    by_protocol: dict[str, tuple[Target, ...]]
+    turn: int = 0
+
+
+@attrs.define(eq=False)
+class Tables:
+    """Everything a request is judged by; taken once at its begin."""
+
+    version: str
+    keys: dict[bytes, Key]
+    upstreams: dict[str, Upstream]
+    routes: dict[str, Route]
+    media_models: tuple[str, ...]
+
+    def models_of(self, key: Key) -> list[str]:
+        """The model names that the key may use, as the config orders them."""
+        return [model for model in (*self.routes, *self.media_models) if key.allows(model)]
+
+
+OpenUpstream = Callable[[SnapshotUpstream], Upstream]
+
+
+def compile_tables(
+    snapshot: Snapshot, before: Tables | None, open_upstream: OpenUpstream
+) -> Tables:
+    """The tables of a snapshot.
+
+    :param before: the tables in force, to carry over from.
+    :param open_upstream: makes an upstream with a fresh pool.
+    """
+    upstreams: dict[str, Upstream] = {}
+    for config in snapshot.upstreams:
+        known = before.upstreams.get(config.name) if before else None
+        upstreams[config.name] = (
+            known if known is not None and known.config == config else open_upstream(config)
+        )
+    old_keys = before.keys if before else {}
+    keys: dict[bytes, Key] = {}
+    for entry in snapshot.keys:
+        digest = bytes.fromhex(entry.sha256)
+        keys[digest] = _key(entry, old_keys.get(digest))
+    old_routes = before.routes if before else {}
+    routes = {
+        route.model: _route(route, old_routes.get(route.model), upstreams)
+        for route in snapshot.routes
+    }
+    return Tables(
+        version=snapshot.version,
+        keys=keys,
+        upstreams=upstreams,
+        routes=routes,
+        media_models=tuple(snapshot.media_models),
+    )
+
+
+def retired_upstreams(before: Tables | None, after: Tables) -> list[Upstream]:
+    """The upstreams whose connections nobody will ask for any more."""
+    if before is None:
+        return []
+    kept = {id(upstream) for upstream in after.upstreams.values()}
+    return [upstream for upstream in before.upstreams.values() if id(upstream) not in kept]
+
+
+def _key(entry: SnapshotKey, old: Key | None) -> Key:
+    exact: frozenset[str] | None = None
+    prefixes: tuple[str, ...] = ()
+    if entry.models is not None:
+        exact = frozenset(model for model in entry.models if not model.endswith("*"))
+        prefixes = tuple(model[:-1] for model in entry.models if model.endswith("*"))
+    if entry.rpm <= 0:
+        bucket = None
+    elif old is not None and old.rpm == entry.rpm:
+        bucket = old.bucket
+    else:
+        bucket = TokenBucket(entry.rpm)
+    return Key(
+        name=entry.name,
+        sha256=entry.sha256,
+        rpm=entry.rpm,
+        exact=exact,
+        prefixes=prefixes,
+        blocked=entry.blocked,
+        max_concurrent=entry.max_concurrent,
+        bucket=bucket,
+        use=old.use if old is not None else KeyUse(),
+    )
+
+
+def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstream]) -> Route:
+    fared = {}
+    if old is not None:
+        fared = {(id(t.upstream), t.model): t.cooldown for t in old.targets}
+    targets = []
+    for target in entry.targets:
+        upstream = upstreams[target.upstream]
+        cooldown = fared.get((id(upstream), target.model))
+        if cooldown is None:
+            config = upstream.config
+            cooldown = Cooldown(
+                config.cooldown_failures, config.cooldown_window_s, config.cooldown_seconds
+            )
+        targets.append(
+            Target(
+                upstream=upstream,
+                upstream_name=upstream.config.name,
+                model=target.model,
+                model_json=msgspec.json.encode(target.model),
+                weight=target.weight,
+                cooldown=cooldown,
+            )
+        )
+    by_protocol: dict[str, tuple[Target, ...]] = {}
+    for protocol in ("openai", "anthropic"):
+        by_protocol[protocol] = tuple(
+            target for target in targets if target.upstream.config.protocol == protocol
+        )
+    return Route(
+        model=entry.model,
+        strategy=entry.strategy,
+        targets=tuple(targets),
+        by_protocol=by_protocol,
+        turn=old.turn if old is not None else 0,
+    )

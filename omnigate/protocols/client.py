@@ -1,0 +1,411 @@
+"""One client's connection: heads judged, bodies handed on, one exchange at a time.
+
+States of :class:`ClientConnection`:
+
+``HEAD``     waiting for a request head, or idle between two requests;
+``BODY``     the exchange wants the body, and it is arriving;
+``ANSWER``   the exchange is at work; bytes that arrive belong to the next request;
+``DISCARD``  answered without having read the body: what still comes is thrown away for
+             a moment, so that the client sees the answer and not a reset;
+``CLOSED``   we closed it, or it is gone.
+
+What a request *means* is for the plane (:class:`Plane`); nothing here knows keys,
+routes or money.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+from typing import Protocol as Shape
+
+from twisted.internet.interfaces import IAddress, ISSLTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.protocols.response import Response
+from omnigate.protocols.watchdog import NEVER, Watchdog
+from omnigate.wire.head import (
+    MAX_HEAD_BYTES,
+    HeadError,
+    RequestHead,
+    find_head_end,
+    parse_request_head,
+)
+from omnigate.wire.target import Target, TargetError, parse_target
+
+#: Seconds for which what a client still sends is thrown away after an answer to a request
+#: whose body was not read (seed: "up to two seconds").
+DISCARD_SECONDS = 2.0
+#: Bytes of a next request taken while one is being answered; beyond it we stop reading.
+#: One head and a small body: what a client that pipelines may reasonably send ahead.
+AHEAD_BYTES = 65536
+#: Connections beyond the cap that are told so at the same time; any more are dropped.
+MAX_TURNED_AWAY = 64
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class State(enum.Enum):
+    """See the module's docstring."""
+
+    HEAD = "head"
+    BODY = "body"
+    ANSWER = "answer"
+    DISCARD = "discard"
+    CLOSED = "closed"
+
+
+_HEAD, _BODY, _ANSWER, _DISCARD, _CLOSED = State
+
+
+class Exchange(Shape):
+    """One request and its answer, as its connection sees it."""
+
+    def begin(self) -> bool:
+        """Judge the head; ``True`` when the body is wanted, else it has been answered."""
+
+    def body_piece(self, data: bytes, last: bool) -> None:
+        """A piece of the body; ``last`` when it is complete."""
+
+    def client_lost(self) -> None:
+        """The client is gone; nothing can be written any more."""
+
+    def crashed(self, failure: Failure) -> None:
+        """An exception escaped from one of the above."""
+
+
+class Plane(Shape):
+    """What decides about requests."""
+
+    watchdog: Watchdog
+    client_timeout_seconds: float
+    stall_timeout_seconds: float
+
+    def exchange(
+        self, head: RequestHead, target: Target, response: Response, peer: str
+    ) -> Exchange:
+        """A new exchange for a request whose head is well formed."""
+
+    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+        """Status, header lines and body for a malformed head; counts it."""
+
+
+class ClientConnection(Protocol):
+    """See the module's docstring for the states."""
+
+    log = Logger()
+
+    def __init__(self, plane: Plane, factory: ClientFactory, peer: str) -> None:
+        # Twisted's ITransport leaves out half of what a TCP transport can do.
+        self._wire: Any = None
+        self._plane = plane
+        self._watchdog = plane.watchdog
+        self._factory = factory
+        self._peer = peer
+        self._state = _HEAD
+        self._buffer = b""
+        self._searched = 0
+        self._body_left = 0
+        self._exchange: Exchange | None = None
+        self._response: Response | None = None
+        self._keep_alive = True
+        self._advancing = False
+        self._reading_paused = False
+        self.deadline = NEVER
+
+    def connectionMade(self) -> None:
+        """Join the watchdog: the first request is due within the client timeout."""
+        self._wire = self.transport
+        self._wire.setTcpNoDelay(True)
+        self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+        self._watchdog.add(self)
+        self._factory.opened(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes of a head, of a body, or of a next request."""
+        state = self._state
+        if state is _HEAD:
+            if self._buffer:
+                self._buffer += data
+            else:
+                # The first byte of a request: an idle time does not count against it.
+                self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+                self._buffer = data
+            self._advance()
+        elif state is _BODY:
+            self._body_received(data)
+        elif state is _ANSWER:
+            self._buffer += data
+            if len(self._buffer) > AHEAD_BYTES and not self._reading_paused:
+                self._reading_paused = True
+                self._wire.pauseProducing()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Tell the exchange, if there is one."""
+        self._state = _CLOSED
+        self._buffer = b""
+        self.deadline = NEVER
+        self._watchdog.discard(self)
+        self._factory.closed(self)
+        exchange, self._exchange = self._exchange, None
+        response, self._response = self._response, None
+        if response is not None:
+            response.client_gone()
+        if exchange is not None:
+            try:
+                exchange.client_lost()
+            except Exception:
+                exchange.crashed(Failure())
+
+    def deadline_passed(self, now: float) -> None:
+        """The client was too slow with a request, or did not take the rest of an answer."""
+        self.deadline = NEVER
+        if self._state is _CLOSED:
+            self._wire.abortConnection()
+        else:
+            self._close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no exchange is under way."""
+        return self._exchange is None
+
+    def stop_after_answer(self) -> None:
+        """Drain: close now when idle, else after the answer that is under way."""
+        if self._exchange is None:
+            self._close()
+        elif self._response is not None:
+            self._response.keep_alive = self._keep_alive = False
+
+    def cut(self) -> None:
+        """The grace is over: drop the connection, whatever is under way on it."""
+        self._wire.abortConnection()
+
+    def turn_away(self, answer: bytes) -> None:
+        """Answer a connection beyond the cap and let it go; its request is not read."""
+        self._wire.write(answer)
+        self._discard()
+
+    # -- the response's owner
+
+    def response_ended(self, response: Response) -> None:
+        """The answer is whole; go on with the next request or close."""
+        if response is not self._response:
+            return
+        self._exchange = None
+        self._response = None
+        if self._state is _BODY:
+            self._discard()
+        elif not response.keep_alive:
+            self._close()
+        else:
+            self._state = _HEAD
+            self._searched = 0
+            self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+            if self._reading_paused:
+                self._reading_paused = False
+                self._wire.resumeProducing()
+            if self._buffer and not self._advancing:
+                self._advance()
+
+    def response_aborted(self, response: Response) -> None:
+        """Drop the connection so that the client sees that the answer is not whole."""
+        if response is not self._response:
+            return
+        self._exchange = None
+        self._response = None
+        self._state = _CLOSED
+        self.deadline = NEVER
+        transport = self._wire
+        if response.started:
+            # What was sent is real and stays readable: the last bytes go out, then a FIN
+            # without the closing chunk.  A client that does not take them is cut off.
+            transport.unregisterProducer()
+            transport.loseConnection()
+            self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+        else:
+            transport.abortConnection()
+
+    # -- reading
+
+    def _advance(self) -> None:
+        """Take every complete head in the buffer, one exchange after the other."""
+        self._advancing = True
+        try:
+            while self._state is _HEAD and self._buffer:
+                if not self._take_head():
+                    break
+        finally:
+            self._advancing = False
+
+    def _take_head(self) -> bool:
+        """Begin an exchange with the head at the front; ``False`` when it is not complete."""
+        buffer = self._buffer
+        end = find_head_end(buffer, self._searched)
+        if end < 0 or end > MAX_HEAD_BYTES:
+            if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
+                if buffer in (b"\r\n", b"\r"):
+                    return False
+                self._searched = max(0, len(buffer) - 3)
+                return False
+            self._refuse(
+                b"",
+                HeadError(
+                    400,
+                    "invalid_request",
+                    f"the request head is longer than {MAX_HEAD_BYTES} bytes; send fewer headers",
+                ),
+            )
+            return False
+        block = buffer[:end]
+        self._buffer = buffer[end:] if end < len(buffer) else b""
+        self._searched = 0
+        try:
+            head = parse_request_head(block)
+        except HeadError as error:
+            self._refuse(block.split(b"\r\n", 1)[0], error)
+            return False
+        try:
+            target = parse_target(head.target)
+        except TargetError as error:
+            self._refuse(head.target, error)
+            return False
+        self._begin(head, target)
+        return True
+
+    def _begin(self, head: RequestHead, target: Target) -> None:
+        transport = self._wire
+        response = self._response = Response(
+            self,
+            transport,
+            head_only=head.method == b"HEAD",
+            http10=head.http10,
+            # Until the body has been read, an answer ends the connection.
+            keep_alive=head.keep_alive and not head.content_length,
+        )
+        self._keep_alive = head.keep_alive and not head.http10
+        self._body_left = head.content_length
+        # BODY from here on, so that an answer given before the body was read is followed
+        # by a discard and never by a "request" parsed out of the body.
+        self._state = _BODY if head.content_length else _ANSWER
+        exchange = self._exchange = self._plane.exchange(head, target, response, self._peer)
+        try:
+            wanted = exchange.begin()
+            if self._exchange is not exchange:
+                return
+            if not wanted:
+                return
+            if not head.content_length:
+                self._state = _ANSWER
+                self.deadline = NEVER
+                exchange.body_piece(b"", True)
+                return
+            if head.expect_continue and not self._buffer:
+                transport.write(CONTINUE)
+        except Exception:
+            exchange.crashed(Failure())
+            return
+        if self._buffer:
+            data, self._buffer = self._buffer, b""
+            self._body_received(data)
+
+    def _body_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        left = self._body_left - len(data)
+        if left < 0:
+            self._buffer = data[left:]
+            data = data[:left]
+            left = 0
+        self._body_left = left
+        if not left:
+            self._state = _ANSWER
+            self.deadline = NEVER
+            self._response.keep_alive = self._keep_alive  # type: ignore[union-attr]
+        try:
+            exchange.body_piece(data, not left)
+        except Exception:
+            exchange.crashed(Failure())
+
+    def _refuse(self, path: bytes, error: HeadError | TargetError) -> None:
+        """Answer a head that cannot be trusted, and close: framing doubt is never repaired."""
+        status, headers, body = self._plane.head_refusal(path, error)
+        self._buffer = b""
+        response = Response(self, self._wire, keep_alive=False)
+        response.whole(status, headers, body, close=True)
+        self._discard()
+
+    # -- closing
+
+    def _discard(self) -> None:
+        """Send the end, then throw away what comes until the client ends or time is up."""
+        transport = self._wire
+        self._state = _DISCARD
+        self._buffer = b""
+        self.deadline = self._watchdog.after(DISCARD_SECONDS)
+        if self._reading_paused:
+            self._reading_paused = False
+            transport.resumeProducing()
+        half_close = getattr(transport, "loseWriteConnection", None)
+        if half_close is not None and not ISSLTransport.providedBy(transport):
+            half_close()
+
+    def _close(self) -> None:
+        self._state = _CLOSED
+        self._buffer = b""
+        self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+        exchange, self._exchange = self._exchange, None
+        response, self._response = self._response, None
+        if response is not None:
+            response.client_gone()
+        self._wire.loseConnection()
+        if exchange is not None:
+            exchange.client_lost()
+
+
+class ClientFactory(Factory):
+    """Makes connections up to a cap; those beyond it are told to come back.
+
+    :param full_answer: the whole HTTP answer for a connection beyond the cap.
+    """
+
+    noisy = False
+
+    def __init__(
+        self, plane: Plane, max_connections: int, full_answer: Callable[[], bytes]
+    ) -> None:
+        self._plane = plane
+        self._max_connections = max_connections
+        self._full_answer = full_answer
+        self.connections: set[ClientConnection] = set()
+        self._turned_away: set[ClientConnection] = set()
+
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
+        """A connection, a connection that is turned away, or nothing (dropped)."""
+        peer = str(getattr(addr, "host", "") or "")
+        if len(self.connections) < self._max_connections:
+            return ClientConnection(self._plane, self, peer)
+        if len(self._turned_away) >= MAX_TURNED_AWAY:
+            return None
+        return ClientConnection(self._plane, self, peer)
+
+    def busy(self) -> int:
+        """How many connections have an exchange under way."""
+        return sum(1 for connection in self.connections if not connection.idle)
+
+    def opened(self, connection: ClientConnection) -> None:
+        """A connection is up."""
+        if len(self.connections) < self._max_connections:
+            self.connections.add(connection)
+        else:
+            self._turned_away.add(connection)
+            connection.turn_away(self._full_answer())
+
+    def closed(self, connection: ClientConnection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self._turned_away.discard(connection)

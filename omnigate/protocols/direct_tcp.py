@@ -1,0 +1,59 @@
+"""TCP transports that try the socket first.
+
+Twisted's transports queue every write and wait for the poller to say that the socket takes it:
+two epoll changes and a turn of the loop for each answer.  A socket nearly always takes a small
+write at once, so when nothing is queued these try, and queue only what is left.  Order, back
+pressure and errors stay Twisted's: a write that fails is queued, and the loop finds the error
+as it always does, after the caller has returned.
+"""
+
+from __future__ import annotations
+
+from twisted.internet import tcp
+
+
+class DirectWriting(tcp.Connection):
+    """A connection whose writes go to the socket when nothing is waiting before them."""
+
+    def write(self, data: bytes) -> None:
+        """Send now what the socket takes, queue the rest."""
+        if (
+            self.dataBuffer
+            or self._tempDataBuffer
+            or self.disconnecting
+            or self._writeDisconnecting
+            or not self.connected
+            or self.TLS
+        ):
+            super().write(data)  # type: ignore[no-untyped-call]
+            return
+        try:
+            sent = self.socket.send(data)
+        except OSError:
+            # Full, or broken; if it is broken the loop's own write meets the same error.
+            sent = 0
+        if sent < len(data):
+            super().write(data[sent:])  # type: ignore[no-untyped-call]
+
+
+class DirectServer(DirectWriting, tcp.Server):
+    """The server's side of a connection."""
+
+
+class DirectPort(tcp.Port):
+    """A listening port whose connections write directly."""
+
+    transport = DirectServer
+
+
+class DirectClient(DirectWriting, tcp.Client):
+    """The client's side of a connection."""
+
+
+class DirectConnector(tcp.Connector):
+    """Connects with a transport that writes directly."""
+
+    def _makeTransport(self) -> DirectClient:  # noqa: N802
+        return DirectClient(  # type: ignore[no-untyped-call]
+            self.host, self.port, self.bindAddress, self, self.reactor
+        )

@@ -1,0 +1,79 @@
+"""Kept connections of one upstream: last in, first out, no Deferred where one is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocol
+
+from omnigate.protocols.upstream import UpstreamConnection
+from omnigate.protocols.watchdog import Watchdog
+
+#: Seconds after which an idle connection is closed: under the 60 s at which common load
+#: balancers close theirs, so that we rarely write into a closing one.
+IDLE_SECONDS = 50.0
+#: Idle connections kept for one upstream; more than a burst of one worker leaves behind.
+MAX_IDLE = 512
+
+Connect = Callable[[Callable[[], IProtocol]], Deferred[IProtocol]]
+
+
+class UpstreamPool:
+    """Connections to one upstream.
+
+    :param connect: opens a connection for the protocol that the given callable makes;
+        its Deferred fails with what stood in the way.
+    """
+
+    def __init__(self, connect: Connect, watchdog: Watchdog) -> None:
+        self._connect = connect
+        self._watchdog = watchdog
+        self._idle: list[UpstreamConnection] = []
+        self._closed = False
+
+    def take(self) -> UpstreamConnection | None:
+        """The connection that became idle last, or ``None``."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            self._watchdog.discard(connection)
+            if connection.usable:
+                return connection
+        return None
+
+    def open(self) -> Deferred[UpstreamConnection]:
+        """A fresh connection."""
+        opening = self._connect(lambda: cast(IProtocol, UpstreamConnection(self)))
+        return cast(Deferred[UpstreamConnection], opening)
+
+    def close(self) -> None:
+        """Close what is idle now, and what is busy once it is free."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self._watchdog.discard(connection)
+            connection.drop()
+
+    @property
+    def idle(self) -> int:
+        """How many connections wait for a request."""
+        return len(self._idle)
+
+    # -- the connections' owner
+
+    def connection_free(self, connection: UpstreamConnection) -> None:
+        """Keep it for the next request."""
+        if self._closed or len(self._idle) >= MAX_IDLE:
+            connection.drop()
+            return
+        connection.deadline = self._watchdog.after(IDLE_SECONDS)
+        self._idle.append(connection)
+        self._watchdog.add(connection)
+
+    def connection_gone(self, connection: UpstreamConnection) -> None:
+        """Forget it."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+            self._watchdog.discard(connection)

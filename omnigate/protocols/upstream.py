@@ -1,0 +1,293 @@
+"""One connection to a provider: one request at a time, one answer, what is known of delivery.
+
+The connection tells an :class:`AnswerReceiver` what comes: the head once, the
+payload of the body as it was read (already out of its framing), and one end:
+:meth:`AnswerReceiver.answer_end` or :meth:`AnswerReceiver.answer_lost`.  How much
+is known of the request's fate stands in :class:`Loss`, since that alone decides
+whether it may be sent again.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+from typing import Protocol as Shape
+
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.protocols.watchdog import NEVER
+from omnigate.wire.body import (
+    ChunkedReader,
+    CloseReader,
+    FramingError,
+    LengthReader,
+    TruncatedBody,
+    reader_for,
+)
+from omnigate.wire.head import (
+    MAX_HEAD_BYTES,
+    ResponseHead,
+    ResponseHeadError,
+    find_head_end,
+    parse_response_head,
+)
+
+#: Interim (1xx) heads skipped before an answer; more is a peer that plays with us.
+MAX_INTERIM_HEADS = 8
+
+
+class Loss(enum.Enum):
+    """How an answer was lost.
+
+    ``STALE``      a kept connection closed before a byte of the answer came: the usual race
+                   with a server that closes idle connections; safe to try again once;
+    ``NO_ANSWER``  a fresh connection closed before a byte of the answer: whether the request
+                   was acted on is not known;
+    ``FRAMING``    the answer cannot be framed, so nothing in it can be trusted;
+    ``TRUNCATED``  the answer ended before its framing said so.
+    """
+
+    STALE = "stale"
+    NO_ANSWER = "no_answer"
+    FRAMING = "framing"
+    TRUNCATED = "truncated"
+
+
+class AnswerReceiver(Shape):
+    """Who sent the request and is told about the answer."""
+
+    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        """The final head."""
+
+    def answer_data(self, data: bytes) -> None:
+        """A piece of the body's payload, never empty."""
+
+    def answer_end(self) -> None:
+        """The body is whole; the connection is already free for others."""
+
+    def answer_lost(self, loss: Loss, reason: str) -> None:
+        """There will be no more of this answer."""
+
+    def crashed(self, failure: Failure) -> None:
+        """An exception escaped from one of the above; the connection is dropped."""
+
+
+class ConnectionOwner(Shape):
+    """The pool a connection belongs to."""
+
+    def connection_free(self, connection: UpstreamConnection) -> None:
+        """The answer is whole and the connection may carry another request."""
+
+    def connection_gone(self, connection: UpstreamConnection) -> None:
+        """The connection is lost or was dropped."""
+
+
+class UpstreamConnection(Protocol):
+    """See the module's docstring.
+
+    :ivar used: a request has been answered on this connection before.
+    :ivar busy: a request is under way.
+    :ivar deadline: when an idle connection is to be closed; the pool sets it.
+    """
+
+    log = Logger()
+
+    def __init__(self, owner: ConnectionOwner) -> None:
+        self._wire: Any = None
+        self._owner = owner
+        self._receiver: AnswerReceiver | None = None
+        self._reader: LengthReader | ChunkedReader | CloseReader | None = None
+        self._head: ResponseHead | None = None
+        self._buffer = b""
+        self._searched = 0
+        self._interim = 0
+        self._method = b"POST"
+        self._lost = False
+        self._paused = False
+        self.used = False
+        self.deadline = NEVER
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._receiver is not None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may be sent on it."""
+        return not self._lost and self._receiver is None
+
+    def connectionMade(self) -> None:
+        """Small requests must not wait for an acknowledgement of the one before."""
+        self._wire = self.transport
+        self._wire.setTcpNoDelay(True)
+
+    def send(self, request: bytes, receiver: AnswerReceiver, method: bytes = b"POST") -> None:
+        """Write a whole request; its answer goes to ``receiver``."""
+        self._receiver = receiver
+        self._method = method
+        self._head = None
+        self._reader = None
+        self._interim = 0
+        self.deadline = NEVER
+        self._wire.write(request)
+
+    def hand_over(self, receiver: AnswerReceiver) -> None:
+        """From now on the answer goes to ``receiver``."""
+        self._receiver = receiver
+
+    def pause(self) -> None:
+        """Take nothing more from the provider for now."""
+        if not self._lost and not self._paused:
+            self._paused = True
+            self._wire.pauseProducing()
+
+    def resume(self) -> None:
+        """Go on taking."""
+        if self._paused and not self._lost:
+            self._paused = False
+            self._wire.resumeProducing()
+
+    def drop(self) -> None:
+        """End the connection at once; the receiver hears nothing more."""
+        self._receiver = None
+        self._lose()
+
+    def deadline_passed(self, now: float) -> None:
+        """Idle for long enough."""
+        self.drop()
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self._owner.connection_gone(self)
+            self._wire.abortConnection()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes of an answer; bytes without a request are a fault of the peer."""
+        receiver = self._receiver
+        if receiver is None or self._lost:
+            self._lose()
+            return
+        try:
+            if self._reader is None:
+                self._head_received(data)
+            else:
+                self._body_received(receiver, data)
+        except ResponseHeadError as error:
+            self._fail(Loss.FRAMING, str(error))
+        except FramingError as error:
+            self._fail(Loss.FRAMING, str(error))
+        except Exception:
+            self._crash()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The end of the answer where its framing says so, else its loss."""
+        was_lost, self._lost = self._lost, True
+        receiver = self._receiver
+        reader = self._reader
+        if not was_lost:
+            self._owner.connection_gone(self)
+        if receiver is None:
+            return
+        why = reason.getErrorMessage()
+        if reader is None:
+            if self._buffer:
+                self._fail(Loss.TRUNCATED, f"the connection ended inside the head ({why})")
+            elif self.used:
+                self._fail(Loss.STALE, why)
+            else:
+                self._fail(Loss.NO_ANSWER, why)
+            return
+        try:
+            reader.finish()
+        except TruncatedBody:
+            self._fail(Loss.TRUNCATED, f"the connection ended inside the body ({why})")
+            return
+        # A body framed by close is whole only if the peer really closed; a reset is a cut.
+        if not reason.check(connectionDone.type):
+            self._fail(Loss.TRUNCATED, f"the connection broke inside the body ({why})")
+            return
+        self._receiver = None
+        try:
+            receiver.answer_end()
+        except Exception:
+            receiver.crashed(Failure())
+
+    def _head_received(self, data: bytes) -> None:
+        buffer = self._buffer = self._buffer + data if self._buffer else data
+        while True:
+            end = find_head_end(buffer, self._searched)
+            if end < 0 or end > MAX_HEAD_BYTES:
+                if end >= 0 or len(buffer) > MAX_HEAD_BYTES:
+                    raise ResponseHeadError(f"the head is longer than {MAX_HEAD_BYTES} bytes")
+                self._searched = max(0, len(buffer) - 3)
+                self._buffer = buffer
+                return
+            head = parse_response_head(buffer[:end], self._method)
+            buffer = buffer[end:]
+            self._searched = 0
+            if head.status >= 200 or head.status == 101:
+                break
+            self._interim += 1
+            if self._interim > MAX_INTERIM_HEADS:
+                raise ResponseHeadError(f"more than {MAX_INTERIM_HEADS} interim heads")
+        if head.status == 101:
+            raise ResponseHeadError("status 101 without an upgrade having been asked for")
+        self._buffer = b""
+        self._head = head
+        self._reader = reader_for(head)
+        receiver = self._receiver
+        assert receiver is not None
+        receiver.answer_head(self, head)
+        # The receiver may have dropped us, or handed the answer over.
+        receiver = self._receiver
+        if receiver is not None and (buffer or self._reader.ended):
+            self._body_received(receiver, buffer)
+
+    def _body_received(self, receiver: AnswerReceiver, data: bytes) -> None:
+        reader = self._reader
+        assert reader is not None
+        payload = reader.feed(data)
+        if payload:
+            receiver.answer_data(payload)
+            # It may have dropped us, or handed the rest over to another receiver.
+            taker = self._receiver
+            if taker is None:
+                return
+            receiver = taker
+        if reader.ended:
+            head = self._head
+            assert head is not None
+            self._receiver = None
+            self._reader = None
+            if head.keep_alive and not reader.rest:
+                self.used = True
+                self.resume()
+                self._owner.connection_free(self)
+            else:
+                self._lose()
+            try:
+                receiver.answer_end()
+            except Exception:
+                receiver.crashed(Failure())
+
+    def _fail(self, loss: Loss, reason: str) -> None:
+        receiver, self._receiver = self._receiver, None
+        self._lose()
+        if receiver is not None:
+            try:
+                receiver.answer_lost(loss, reason)
+            except Exception:
+                receiver.crashed(Failure())
+
+    def _crash(self) -> None:
+        failure = Failure()
+        receiver, self._receiver = self._receiver, None
+        self._lose()
+        if receiver is not None:
+            receiver.crashed(failure)
+        else:
+            self.log.failure("an answer could not be read", failure)

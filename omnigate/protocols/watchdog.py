@@ -1,0 +1,93 @@
+"""One timer for all deadlines of the data plane.
+
+A ``callLater`` and its cancel cost several microseconds a request; a sweep over
+everything that is being waited for costs some thirty nanoseconds an item.  Whoever
+waits joins the watchdog, keeps its own :attr:`Timed.deadline` and is told once
+the deadline has passed.  A deadline may be moved at any time by plain assignment.
+
+Deadlines count on :attr:`Watchdog.now`, the time of the last sweep, so that nobody
+on the byte path asks the clock.  That time may lag by one interval, which is why
+:meth:`Watchdog.after` adds one: a wait is never shorter than promised.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+#: Seconds between two sweeps: fine enough for timeouts of a second, coarse enough
+#: that ten thousand idle connections cost under one percent of a core.
+SWEEP_SECONDS = 0.1
+
+NEVER = inf
+
+
+class Timed(Protocol):
+    """Something with a deadline."""
+
+    deadline: float
+
+    def deadline_passed(self, now: float) -> None:
+        """Called from a sweep when :attr:`deadline` is not after ``now`` (seconds)."""
+
+
+class Watchdog:
+    """Sweeps over everything that has a deadline.
+
+    :ivar now: seconds on the clock at the last sweep.
+    """
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime, interval: float = SWEEP_SECONDS) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._timed: set[Timed] = set()
+        self._call: IDelayedCall | None = None
+        self.now = clock.seconds()
+        self.lag_seconds = 0.0
+
+    def start(self) -> None:
+        """Begin to sweep."""
+        self.now = self._clock.seconds()
+        self._call = self._clock.callLater(self._interval, self._sweep)
+
+    def stop(self) -> None:
+        """End sweeping; who joined stays in the set."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def add(self, timed: Timed) -> None:
+        """Watch over ``timed`` from now on."""
+        self._timed.add(timed)
+
+    def discard(self, timed: Timed) -> None:
+        """Forget ``timed``; no error when it was not watched."""
+        self._timed.discard(timed)
+
+    def after(self, seconds: float) -> float:
+        """The deadline that is at least ``seconds`` away."""
+        return self.now + seconds + self._interval
+
+    def __len__(self) -> int:
+        return len(self._timed)
+
+    def _sweep(self) -> None:
+        now = self._clock.seconds()
+        self.lag_seconds = max(0.0, now - self.now - self._interval)
+        self.now = now
+        self._call = self._clock.callLater(self._interval, self._sweep)
+        # Picked first, called after: the called may join, leave or move others.
+        for timed in [timed for timed in self._timed if timed.deadline <= now]:
+            if timed.deadline > now or timed not in self._timed:
+                continue
+            try:
+                timed.deadline_passed(now)
+            except Exception:
+                # One broken exchange must not stop the deadlines of all others.
+                timed.deadline = NEVER
+                self.log.failure("a deadline could not be acted on")

@@ -1,0 +1,1 @@
+"""Whole planes in one process, without sockets or real time."""
