@@ -13,7 +13,7 @@ import functools
 import os
 import re
 import select
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -52,43 +52,23 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066
 _log = Logger()
 
 
-class Entry(Protocol):
-    """What the log is told of one request; an empty text is one that does not apply.
+class AccessLine(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "input_tokens": "in",
+        "output_tokens": "out",
+        "cached_input_tokens": "cached",
+        "first_byte_ms": "ttfb_ms",
+        "duration_ms": "dur_ms",
+    },
+):
+    """One request; the members in the order in which they are written. Absent is ``None``.
 
-    ``ts`` is seconds since 1970 at the request's end; ``key`` the key's name; ``route`` the model
+    ``ts`` is :func:`time_text` of the request's end; ``key`` the key's name; ``route`` the model
     asked for and ``model`` what the upstream was sent; ``first_byte_ms`` and ``duration_ms`` count
     from the request's head.
     """
-
-    ts: float
-    request_id: str
-    method: str
-    path: str
-    client: str
-    status: int
-    duration_ms: int
-    key: str
-    route: str
-    model: str
-    upstream: str
-    error_code: str
-    stream: bool
-    first_byte_ms: int | None
-    attempts: int
-    bytes_in: int
-    bytes_out: int
-    input_tokens: int
-    output_tokens: int
-    cached_input_tokens: int
-    estimated: bool
-
-
-class _Line(
-    msgspec.Struct,
-    gc=False,
-    rename={"input_tokens": "in", "output_tokens": "out", "cached_tokens": "cached"},
-):
-    """One line, its members in the order in which they are written."""
 
     ts: str
     request_id: str
@@ -103,9 +83,9 @@ class _Line(
     stream: bool
     input_tokens: int
     output_tokens: int
-    cached_tokens: int
-    ttfb_ms: int | None
-    dur_ms: int
+    cached_input_tokens: int
+    first_byte_ms: int | None
+    duration_ms: int
     attempts: int
     bytes_in: int
     bytes_out: int
@@ -131,7 +111,7 @@ class AccessLog:
         self._writer = writer
         self._clock = clock
         self._fd = -1
-        self._lines: list[Entry] = []
+        self._lines: list[AccessLine] = []
         self._timer: IDelayedCall | None = None
         self._writing = False
         self._encoder = msgspec.json.Encoder()
@@ -153,10 +133,10 @@ class AccessLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         return os.open(self._path, flags, _MODE)
 
-    def line(self, entry: Entry) -> None:
+    def line(self, line: AccessLine) -> None:
         """Log one request.
 
-        The entry is read later and must not be changed any more; what a client chose in it is
+        The line is read later and must not be changed any more; what a client chose in it is
         shortened here, since a model name may be as long as a body.
         """
         if not self.enabled:
@@ -165,11 +145,11 @@ class AccessLog:
         if len(lines) >= MAX_WAITING_LINES:
             self._drop(1)
             return
-        if len(entry.path) > _MAX_TEXT:
-            entry.path = _shortened(entry.path)
-        if len(entry.route) > _MAX_TEXT:
-            entry.route = _shortened(entry.route)
-        lines.append(entry)
+        if len(line.path) > _MAX_TEXT:
+            line.path = _shortened(line.path)
+        if line.route is not None and len(line.route) > _MAX_TEXT:
+            line.route = _shortened(line.route)
+        lines.append(line)
         if self._timer is None:
             self._timer = self._clock.callLater(FLUSH_SECONDS, self._flush)
 
@@ -250,7 +230,7 @@ class AccessLog:
     def _ended(self, count: int) -> None:
         self.written += count
 
-    def _end(self, lines: list[Entry]) -> int:
+    def _end(self, lines: list[AccessLine]) -> int:
         """Write the last lines and close; runs in the thread."""
         try:
             return self._write(lines)
@@ -258,7 +238,7 @@ class AccessLog:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
-    def _write(self, lines: list[Entry]) -> int:
+    def _write(self, lines: list[AccessLine]) -> int:
         """Encode and write a group; runs in the thread.
 
         :return: how many lines were written.
@@ -267,8 +247,7 @@ class AccessLog:
             _write_all(self._fd, self._encode(lines[start : start + _LINES_AT_A_TIME]))
         return len(lines)
 
-    def _encode(self, entries: list[Entry]) -> bytes:
-        lines = [_line(entry) for entry in entries]
+    def _encode(self, lines: list[AccessLine]) -> bytes:
         try:
             text = self._encoder.encode_lines(lines)
         except UnicodeEncodeError:
@@ -279,38 +258,11 @@ class AccessLog:
         return text
 
 
-def _line(entry: Entry) -> _Line:
-    """Put an entry into the order and the form of a line."""
-    return _Line(
-        _time_text(entry.ts),
-        entry.request_id,
-        entry.key or None,
-        entry.method,
-        entry.path,
-        entry.route or None,
-        entry.model or None,
-        entry.upstream or None,
-        entry.status,
-        entry.error_code or None,
-        entry.stream,
-        entry.input_tokens,
-        entry.output_tokens,
-        entry.cached_input_tokens,
-        entry.first_byte_ms,
-        entry.duration_ms,
-        entry.attempts,
-        entry.bytes_in,
-        entry.bytes_out,
-        entry.client,
-        entry.estimated,
-    )
-
-
 def _shortened(text: str) -> str:
     return text[:_MAX_TEXT] + "…"
 
 
-def _time_text(ts: float) -> str:
+def time_text(ts: float) -> str:
     """Write a moment in RFC 3339, in UTC and with milliseconds."""
     second, milliseconds = divmod(round(ts * 1000), 1000)
     return f"{_second_text(second)}.{milliseconds:03d}Z"
@@ -327,12 +279,12 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def _repaired(line: _Line) -> dict[str, object]:
+def _repaired(line: AccessLine) -> dict[str, object]:
     """Return a line with text that can be encoded, as the object it is written as."""
     return {
         field.encode_name: valid_text(value) if isinstance(value, str) else value
         for field, value in (
-            (field, getattr(line, field.name)) for field in msgspec.structs.fields(_Line)
+            (field, getattr(line, field.name)) for field in msgspec.structs.fields(AccessLine)
         )
     }
 

@@ -19,10 +19,10 @@ from omnigate.dialects.endpoints import ENDPOINTS, Endpoint
 from omnigate.errors import GatewayError, envelope
 from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
+from omnigate.gateway.access_log import AccessLine, time_text
 from omnigate.gateway.admission import Ticket
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import id_lines
-from omnigate.gateway.settle import LogEntry
 from omnigate.gateway.tables import Key, Tables
 from omnigate.protocols.response import Response
 from omnigate.text import one_line
@@ -50,7 +50,6 @@ class Exchange:
     """See the module's docstring.
 
     :ivar id: the request id, 32 hexadecimal digits.
-    :ivar protocol: in whose shape errors are told: ``openai`` or ``anthropic``.
     :ivar body: the complete body, once it is.
     """
 
@@ -69,7 +68,6 @@ class Exchange:
         "id_bytes",
         "key",
         "plane",
-        "protocol",
         "response",
         "route_model",
         "scan",
@@ -91,7 +89,6 @@ class Exchange:
         self.id_bytes = self.id.encode("ascii")
         self._entered_at = plane.clock.seconds()
         self.endpoint: Endpoint | None = None
-        self.protocol = protocol_of(target.path, head)
         self.tables: Tables | None = plane.tables
         self.key: Key | None = None
         self.body = b""
@@ -171,6 +168,13 @@ class Exchange:
             self.answer_error(
                 GatewayError("internal_error", "the gateway failed at this request; try it again")
             )
+
+    @property
+    def protocol(self) -> str:
+        """In whose shape errors and lists are told: ``openai`` or ``anthropic``."""
+        if self.target.path.startswith("/v1/messages"):
+            return "anthropic"
+        return "anthropic" if b"anthropic-version" in self.head.headers else "openai"
 
     # -- steps
 
@@ -315,6 +319,8 @@ class Exchange:
         if self._settled:
             return
         self._settled = True
+        # The two know each other; parted here they are freed at once and not by the collector.
+        self._forwarding = None
         now = self.plane.clock.seconds()
         scan, key, endpoint = self.scan, self.key, self.endpoint
         assert scan is not None and key is not None and endpoint is not None
@@ -382,36 +388,27 @@ class Exchange:
         if not log.enabled:
             return
         log.line(
-            LogEntry(
-                ts=now,
-                request_id=self.id,
-                method=self.head.method.decode("latin-1"),
-                path=self.target.path,
-                client=self._peer,
-                status=status,
-                duration_ms=max(0, int((now - self._entered_at) * 1000)),
-                key=self.key.name if self.key else "",
-                route=self.route_model,
-                model=model or "",
-                upstream=upstream or "",
-                error_code=error_code,
-                stream=self.scan is not None and self.scan.stream,
-                first_byte_ms=first_ms,
-                attempts=attempts,
-                bytes_in=self.head.content_length,
-                bytes_out=self.response.bytes_out,
-                input_tokens=counts.input_tokens,
-                output_tokens=counts.output_tokens,
-                cached_input_tokens=counts.cached_input_tokens,
-                estimated=estimated,
+            AccessLine(
+                time_text(now),
+                self.id,
+                self.key.name if self.key else None,
+                self.head.method.decode("latin-1"),
+                self.target.path,
+                self.route_model or None,
+                model,
+                upstream,
+                status,
+                error_code or None,
+                self.scan is not None and self.scan.stream,
+                counts.input_tokens,
+                counts.output_tokens,
+                counts.cached_input_tokens,
+                first_ms,
+                max(0, int((now - self._entered_at) * 1000)),
+                attempts,
+                self.head.content_length,
+                self.response.bytes_out,
+                self._peer,
+                estimated,
             )
         )
-
-
-def protocol_of(path: str, head: RequestHead | None) -> str:
-    """In whose shape a client of this path reads errors and lists."""
-    if path.startswith("/v1/messages") or (
-        head is not None and b"anthropic-version" in head.headers
-    ):
-        return "anthropic"
-    return "openai"

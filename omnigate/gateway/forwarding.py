@@ -470,7 +470,8 @@ class Forwarding:
         target: Target | None,
         error_code: str = "",
     ) -> None:
-        relay = self._relay
+        # The last use of the relay, which knows us: parted so that both are freed at once.
+        relay, self._relay = self._relay, None
         self._exchange.settle_usage(
             status,
             counts,

@@ -23,6 +23,21 @@ _ANSWER = frozenset(
     }
 )
 _ANSWER_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+#: Header names judged before; providers use a few dozen, the bound is for one that makes them up.
+_MAX_JUDGED = 1024
+
+
+class _Crossing(dict[bytes, bool]):
+    """Whether a header of an answer reaches the client, by its name."""
+
+    def __missing__(self, name: bytes) -> bool:
+        if len(self) >= _MAX_JUDGED:
+            self.clear()
+        crosses = self[name] = name in _ANSWER or name.startswith(_ANSWER_PREFIXES)
+        return crosses
+
+
+_crossing = _Crossing()
 #: The longest content type that is passed on (seed: 256 bytes).
 MAX_CONTENT_TYPE_BYTES = 256
 
@@ -79,7 +94,7 @@ def answer_lines(
         content_type = b"application/json"
     lines = [b"content-type: %b\r\nx-omnigate-request-id: %b\r\n" % (content_type, request_id)]
     for name, value in headers.items():
-        if (name in _ANSWER or name.startswith(_ANSWER_PREFIXES)) and value:
+        if _crossing[name] and value:
             if secret and secret in value:
                 continue
             lines.append(b"%b: %b\r\n" % (name, value))

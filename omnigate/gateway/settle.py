@@ -8,36 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from omnigate.events import UsageEvent, encode_event
-
-
-@attrs.define
-class LogEntry:
-    """One request as the access log tells it; see :class:`~omnigate.gateway.access_log.Entry`."""
-
-    ts: float
-    request_id: str
-    method: str
-    path: str
-    client: str
-    status: int
-    duration_ms: int
-    key: str
-    route: str
-    model: str
-    upstream: str
-    error_code: str
-    stream: bool
-    first_byte_ms: int | None
-    attempts: int
-    bytes_in: int
-    bytes_out: int
-    input_tokens: int
-    output_tokens: int
-    cached_input_tokens: int
-    estimated: bool
 
 
 class Books:

@@ -25,8 +25,9 @@ from omnigate.config.snapshot import (
     SnapshotUpstream,
 )
 from omnigate.events import UsageEvent, decode_event
+from omnigate.gateway.access_log import AccessLine
 from omnigate.gateway.plane import DataPlane, compile_upstream
-from omnigate.gateway.settle import Books, LogEntry
+from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import Upstream
 from omnigate.protocols.client import ClientConnection, ClientFactory
 from omnigate.protocols.connector import parse_address
@@ -130,7 +131,7 @@ class MemoryDataPlane:
         self.watchdog = Watchdog(self.clock)
         self.events: list[UsageEvent] = []
         self.refused: list[tuple[str, str]] = []
-        self.lines: list[LogEntry] = []
+        self.lines: list[AccessLine] = []
         self.opened: list[FakeConnection] = []
         self.refusing: set[str] = set()
         self._environ = {
@@ -181,7 +182,7 @@ class MemoryDataPlane:
         """The newest connection to an upstream."""
         return self.opened[-1]
 
-    def line(self, entry: LogEntry) -> None:
+    def line(self, entry: AccessLine) -> None:
         """Take a line of the access log."""
         self.lines.append(entry)
 
