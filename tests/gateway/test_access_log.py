@@ -107,9 +107,8 @@ class LineTests(AccessLogCase):
 
     def test_absent(self) -> None:
         """What does not apply is null."""
-        self.line(
-            key=None, route=None, model=None, upstream=None, error_code=None, first_byte_ms=None
-        )
+        names = ["key", "route", "model", "upstream", "error_code"]
+        self.line(**dict.fromkeys(names), first_byte_ms=None)
         self.clock.advance(FLUSH_SECONDS)
         line = json.loads(self.text())
         absent = [name for name, value in line.items() if value is None]
