@@ -45,6 +45,7 @@ FLOORS = {
     "admin_client": 6,
     "cli": 6,
     "control_tap": 6,
+    "daemon": 6,
     "data_tap": 6,
     "demo": 6,
     "demo_children": 6,

@@ -1,0 +1,323 @@
+"""The admin API: keys, usage, the newest requests, refusals, the config in force, metrics.
+
+Everything here needs the admin token. Amounts of money are exact decimal numbers of US dollars.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+import msgspec
+
+from omnigate.config.prices import PRICES_DATE
+from omnigate.config.structure import Fault
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.reports import Reports
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.snapshots import Snapshots
+from omnigate.control.strict_json import StrictJsonError, read_json
+from omnigate.errors import GatewayError, problem
+from omnigate.ledger.books import RECENT_EVENTS
+from omnigate.ledger.budgets import standing
+from omnigate.ledger.totals import GROUPINGS, NamedSums, Sums
+from omnigate.money import usd
+from omnigate.periods import rfc3339
+
+#: A key with the longest model list is about 130 KB.
+MAX_KEY_BYTES: Final = 256 * 1024
+
+DEFAULT_REQUESTS: Final = 100
+MAX_REQUESTS: Final = RECENT_EVENTS
+
+_COUNTS: Final = (
+    "requests",
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_input_tokens",
+    "output_tokens",
+)
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Accounts(Protocol):
+    """The ledger, as far as operators look into it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is loaded."""
+
+    def totals(
+        self, by: str, since: str | None = None, until: str | None = None
+    ) -> list[NamedSums]:
+        """Return sums by key, model, upstream or day."""
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest events, newest first."""
+
+
+class AdminApi:
+    """The endpoints of operators."""
+
+    def __init__(
+        self,
+        book: KeyBook,
+        snapshots: Snapshots,
+        ledger: Accounts,
+        config_file: ConfigFile,
+        reports: Reports,
+        metrics: ControlMetrics,
+    ) -> None:
+        self._book = book
+        self._snapshots = snapshots
+        self._ledger = ledger
+        self._config_file = config_file
+        self._reports = reports
+        self._metrics = metrics
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        usage = frozenset({"by", "since", "until"})
+        return (
+            Endpoint("GET", "/admin/keys", self.list_keys),
+            Endpoint("POST", "/admin/keys", self.create_key, body_limit=MAX_KEY_BYTES),
+            Endpoint("GET", "/admin/keys/{name}", self.show_key),
+            Endpoint("DELETE", "/admin/keys/{name}", self.delete_key),
+            Endpoint("GET", "/admin/usage", self.usage, query=usage),
+            Endpoint("GET", "/admin/requests", self.requests, query=frozenset({"limit"})),
+            Endpoint("GET", "/admin/refusals", self.refusals),
+            Endpoint("GET", "/admin/config", self.config),
+            Endpoint("POST", "/admin/reload", self.reload),
+            Endpoint("GET", "/metrics", self.scrape),
+        )
+
+    # -- keys ---------------------------------------------------------------------------------
+
+    async def list_keys(self, call: Call) -> Answer:
+        """Answer every key of both kinds, by name."""
+        keys = sorted(self._book, key=lambda key: key.name)
+        return Answer(_encode({"keys": [self._key_row(key) for key in keys]}))
+
+    async def show_key(self, call: Call) -> Answer:
+        """Answer one key."""
+        key = self._book.get(call.name)
+        if key is None:
+            raise GatewayError("not_found", f'there is no key named "{call.name}"')
+        return Answer(_encode(self._key_row(key)))
+
+    async def create_key(self, call: Call) -> Answer:
+        """Make a managed key; its secret is in this answer and nowhere else."""
+        try:
+            body = read_json(call.body)
+        except StrictJsonError as error:
+            raise GatewayError("invalid_json", f"the body {error}") from None
+        key, secret = await self._book.managed.create(body, self._book.is_file_key)
+        location = f"/admin/keys/{key.name}".encode("ascii")
+        return Answer(
+            _encode({"secret": secret, **self._key_row(key)}),
+            status=201,
+            headers=((b"location", location),),
+        )
+
+    async def delete_key(self, call: Call) -> Answer:
+        """Take a managed key away."""
+        if self._book.is_file_key(call.name) and self._book.managed.get(call.name) is None:
+            raise GatewayError(
+                "conflict", f'"{call.name}" stands in the config file; take it out there'
+            )
+        key = await self._book.managed.delete(call.name)
+        return Answer(_encode({"name": key.name, "deleted": True}))
+
+    def _key_row(self, key: GatewayKey) -> dict[str, Any]:
+        """Return a key as people see it; what was spent is null until the ledger is loaded."""
+        row: dict[str, Any] = {
+            "name": key.name,
+            "source": key.source,
+            "key_sha256": key.sha256,
+            "rpm": key.rpm,
+            "models": key.models,
+            "max_concurrent": key.max_concurrent,
+            "budget_usd": _dollars(key.budget_nano),
+            "budget_period": None if key.budget_nano is None else key.budget_period,
+            "created_at": _time(key.created_ms),
+        }
+        if not self._ledger.ready:
+            return {**row, "spent_usd": None, "left_usd": None, "blocked": None, "turns_at": None}
+        spent, now_ms = self._snapshots.spent_nano(key), self._snapshots.now_ms()
+        stands = standing(key.budget_nano, key.budget_period, spent, now_ms)
+        return {
+            **row,
+            "spent_usd": _dollars(stands.spent_nano),
+            "left_usd": _dollars(stands.left_nano),
+            "blocked": stands.blocked,
+            "turns_at": None if key.budget_nano is None else _time(stands.turns_at_ms),
+        }
+
+    # -- what was used ------------------------------------------------------------------------
+
+    async def usage(self, call: Call) -> Answer:
+        """Answer sums by key, model, upstream or day, as JSON or as CSV."""
+        by = call.query.get("by", "key")
+        since, until = call.query.get("since"), call.query.get("until")
+        if by not in GROUPINGS:
+            raise GatewayError(
+                "invalid_request", f"by must be one of {', '.join(GROUPINGS)}", param="by"
+            )
+        try:
+            sums = self._ledger.totals(by, since, until)
+        except ValueError as error:
+            raise GatewayError("invalid_request", str(error)) from None
+        if since is not None and until is not None and since > until:
+            raise GatewayError("invalid_request", "since is after until", param="since")
+        rows = self._usage_rows(by, sums)
+        if "text/csv" in call.accept.lower():
+            return _csv_answer(by, rows)
+        total = Sums()
+        for named in sums:
+            total.add(named.sums)
+        return Answer(
+            _encode(
+                {
+                    "by": by,
+                    "since": since,
+                    "until": until,
+                    "rows": rows,
+                    "total": _sums_row(total),
+                    "price_table_date": PRICES_DATE,
+                }
+            )
+        )
+
+    def _usage_rows(self, by: str, sums: Iterable[NamedSums]) -> list[dict[str, Any]]:
+        """Return the rows of a grouping; the hashes of one key are added up under its name."""
+        if by != "key":
+            return [{by: named.name, **_sums_row(named.sums)} for named in sums]
+        names = self._book.names_by_hash()
+        by_name: dict[str, Sums] = {}
+        rows: list[tuple[str | None, str | None, Sums]] = []
+        for named in sums:
+            name = names.get(named.name or "")
+            if name is not None and name in by_name:
+                by_name[name].add(named.sums)
+                continue
+            if name is not None:
+                by_name[name] = named.sums
+            rows.append((name, named.name, named.sums))
+        # Keys that are gone have no name; they stand last.
+        rows.sort(key=lambda row: (row[0] is None, row[0] or "", row[1] or ""))
+        return [{"key": name, "key_sha256": sha, **_sums_row(s)} for name, sha, s in rows]
+
+    async def requests(self, call: Call) -> Answer:
+        """Answer the newest events of the ledger, newest first."""
+        limit = _whole(call.query, "limit", DEFAULT_REQUESTS, MAX_REQUESTS)
+        names = self._book.names_by_hash()
+        rows = [
+            {
+                **event,
+                "key": names.get(event.get("key_sha256", "")),
+                "cost_usd": msgspec.Raw(str(event["cost_usd"]).encode("ascii")),
+            }
+            for event in self._ledger.recent(limit)
+        ]
+        return Answer(_encode({"requests": rows}))
+
+    async def refusals(self, call: Call) -> Answer:
+        """Answer the refusals that data planes reported since the start, the largest first."""
+        rows = [
+            {"key": row.key, "code": row.code, "count": row.count, "last_at": _time(row.last_ms)}
+            for row in self._reports.rows()
+        ]
+        return Answer(_encode({"since": _time(self._reports.since_ms), "refusals": rows}))
+
+    # -- the config ---------------------------------------------------------------------------
+
+    async def config(self, call: Call) -> Answer:
+        """Answer the config in force, and what is wrong with the file if it is not that."""
+        document = attrs.asdict(
+            self._config_file.config, filter=lambda attribute, _: bool(attribute.init)
+        )
+        return Answer(
+            _encode(
+                {
+                    "path": self._config_file.path,
+                    "loaded_at": _time(int(self._config_file.loaded_at * 1000)),
+                    "faults": _fault_rows(self._config_file.faults),
+                    "config": document,
+                }
+            )
+        )
+
+    async def reload(self, call: Call) -> Answer:
+        """Read the config file again; one with faults is refused with all of them."""
+        if self._config_file.reload():
+            config = self._config_file.config
+            counts = {
+                "keys": len(config.keys),
+                "upstreams": len(config.upstreams),
+                "routes": len(config.routes),
+            }
+            return Answer(_encode({"reloaded": True, **counts}))
+        faults = self._config_file.faults
+        error = GatewayError(
+            "conflict", f"the config file has {len(faults)} faults; the config in force stays"
+        )
+        document = msgspec.json.decode(problem(error))
+        document["faults"] = _fault_rows(faults)
+        return Answer(_encode(document), b"application/problem+json", error.kind.status)
+
+    async def scrape(self, call: Call) -> Answer:
+        """Answer the metrics."""
+        self._metrics.count_keys(self._book)
+        body, content_type = self._metrics.scrape(call.accept)
+        return Answer(body, content_type)
+
+
+def _dollars(nano: int | None) -> msgspec.Raw | None:
+    """Return an amount as a JSON number that is exact."""
+    return None if nano is None else msgspec.Raw(usd(nano).encode("ascii"))
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else rfc3339(ms)
+
+
+def _sums_row(sums: Sums) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(sums, name) for name in _COUNTS}
+    return {**row, "cost_usd": _dollars(sums.cost_nano)}
+
+
+def _fault_rows(faults: Iterable[Fault]) -> list[dict[str, str]]:
+    return [{"path": fault.path, "message": fault.message} for fault in faults]
+
+
+def _whole(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    """Return a parameter that is a whole number from 1 to ``most``."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise GatewayError("invalid_request", f"{name} must be 1 to {most}", param=name)
+    return int(text)
+
+
+def _csv_answer(by: str, rows: list[dict[str, Any]]) -> Answer:
+    """Write rows as RFC 4180 has it, with a line of names; an empty field is a name that is not."""
+    columns = [by, *(("key_sha256",) if by == "key" else ()), *_COUNTS, "cost_usd"]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    for row in rows:
+        cost = bytes(row["cost_usd"]).decode("ascii")
+        writer.writerow([row[name] for name in columns[:-1]] + [cost])
+    disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
+    return Answer(
+        text.getvalue().encode("utf-8"),
+        b"text/csv; charset=utf-8; header=present",
+        headers=((b"content-disposition", disposition),),
+    )

@@ -1,0 +1,143 @@
+"""The interface to data planes: their config, their usage events, their counts of refusals.
+
+Everything under ``/internal/`` needs the internal token. A usage batch is answered once it is on
+the disk, and not before; a poll is answered ``503 not_ready`` while the ledger is not loaded, since
+"nothing spent" would unblock every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, Protocol, TypeVar
+
+import msgspec
+from twisted.internet.defer import Deferred
+
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.reports import MAX_COUNT, Reports
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.snapshots import Snapshots
+from omnigate.errors import GatewayError
+from omnigate.ledger.service import IngestResult
+from omnigate.text import repair_utf8
+
+#: What a data plane sends at once.
+MAX_BATCH_EVENTS: Final = 500
+
+#: Five hundred events with the longest attempts lists a route allows stay below.
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+
+MAX_COUNTERS_BYTES: Final = 1024 * 1024
+MAX_REFUSAL_ROWS: Final = 10_000
+
+T = TypeVar("T")
+
+
+class Recorder(Protocol):
+    """The ledger, as far as batches need it."""
+
+    def record(self, events: Sequence[bytes | dict[str, Any]]) -> Deferred[IngestResult]:
+        """Record a batch; fires once it is on the disk."""
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    # Kept raw: an event that cannot be read is the ledger's to count, not a reason to refuse the
+    # others that came with it.
+    events: list[msgspec.Raw]
+
+
+class _Refusal(msgspec.Struct):
+    key: str
+    code: str
+    count: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+
+
+class _Counters(msgspec.Struct):
+    refusals: list[_Refusal] = []
+    gauges: dict[str, float] = {}
+
+
+_batch = msgspec.json.Decoder(_Batch)
+_counters = msgspec.json.Decoder(_Counters)
+
+
+class InternalApi:
+    """The endpoints under ``/internal/``."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        ledger: Recorder,
+        reports: Reports,
+        metrics: ControlMetrics,
+        now: Callable[[], float],
+    ) -> None:
+        self._snapshots = snapshots
+        self._ledger = ledger
+        self._reports = reports
+        self._metrics = metrics
+        self._now = now
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return (
+            Endpoint("GET", "/internal/config", self.config),
+            Endpoint("POST", "/internal/usage/batch", self.usage_batch, body_limit=MAX_BATCH_BYTES),
+            Endpoint("POST", "/internal/counters", self.counters, body_limit=MAX_COUNTERS_BYTES),
+        )
+
+    async def config(self, call: Call) -> Answer:
+        """Answer the snapshot; 304 where the data plane has that version."""
+        version, encoded = self._snapshots.current()
+        etag = f'"{version}"'
+        headers = ((b"etag", etag.encode("ascii")),)
+        if call.if_none_match == etag:
+            return Answer(status=304, headers=headers)
+        return Answer(encoded, headers=headers)
+
+    async def usage_batch(self, call: Call) -> Answer:
+        """Record a batch of usage events and answer what became of them."""
+        events = _read(_batch, call.body).events
+        if len(events) > MAX_BATCH_EVENTS:
+            raise GatewayError(
+                "invalid_request",
+                f"a batch holds at most {MAX_BATCH_EVENTS} events, this one {len(events)}",
+                param="events",
+            )
+        result = await self._ledger.record([bytes(event) for event in events])
+        return Answer(
+            msgspec.json.encode(
+                {
+                    "recorded": result.recorded,
+                    "duplicates": result.duplicates,
+                    "invalid": result.invalid,
+                }
+            )
+        )
+
+    async def counters(self, call: Call) -> Answer:
+        """Take counts of refusals and figures; memory only."""
+        counters = _read(_counters, repair_utf8(call.body))
+        if len(counters.refusals) > MAX_REFUSAL_ROWS:
+            raise GatewayError(
+                "invalid_request",
+                f"a report holds at most {MAX_REFUSAL_ROWS} rows",
+                param="refusals",
+            )
+        now = self._now()
+        for row in counters.refusals:
+            self._reports.refused(row.key, row.code, row.count, int(now * 1000))
+            self._metrics.refused(row.code, row.count)
+        if counters.gauges:
+            self._reports.report_figures(counters.gauges, now)
+        return Answer(b"{}")
+
+
+def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Decode a body, or refuse it as what it is not."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise GatewayError("invalid_request", str(error)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise GatewayError("invalid_json", f"the body is no JSON: {error}") from None

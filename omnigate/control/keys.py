@@ -1,0 +1,367 @@
+"""Gateway keys as the control plane knows them: managed keys on disk, file keys beside them.
+
+A managed key is made here, shown once and kept only as its SHA-256. ``keys.json`` holds all
+managed keys and is replaced whole on every change, before the caller is answered::
+
+    {"version": 1, "keys": [
+      {"name": "app", "sha256": "9f86…", "created_ms": 1795978800000, "rpm": 600,
+       "models": ["fast"], "max_concurrent": 0, "budget_usd": 50, "budget_period": "monthly"}]}
+
+File keys come out of the config. Both kinds end up in one :class:`KeyBook`, behind which nobody
+can tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+import msgspec
+from twisted.internet.defer import Deferred, DeferredLock
+
+from omnigate.config import values
+from omnigate.config.file_keys import ResolvedKey
+from omnigate.config.schema import MAX_PATTERNS
+from omnigate.config.structure import Fault
+from omnigate.control.key_secret import new_secret, sha256_hex
+from omnigate.control.strict_json import StrictJsonError, read_json
+from omnigate.errors import GatewayError
+from omnigate.files import WriterBusyError, WriterStoppedError, replace_file
+from omnigate.money import parse_usd, usd
+
+FILE_VERSION: Final = 1
+
+#: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
+#: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.
+MAX_MANAGED_KEYS: Final = 10_000
+
+#: Ten thousand keys with ordinary model lists stay far below.
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+
+
+class KeysFileError(Exception):
+    """``keys.json`` cannot be used; the text names the file and the remedy."""
+
+
+class Writer(Protocol):
+    """What runs work on files in order, off the reactor's thread."""
+
+    def submit(self, work: Callable[[], Any], /) -> Deferred[Any]:
+        """Run ``work`` after all that was submitted before; fires with what it returns."""
+
+
+@attrs.frozen
+class GatewayKey:
+    """One key of either kind.
+
+    :ivar source: ``"file"`` or ``"managed"``.
+    :ivar models: ``None`` for all models.
+    :ivar budget_nano: ``None`` without a budget; the period then means nothing.
+    :ivar created_ms: ``None`` for a file key.
+    """
+
+    name: str
+    sha256: str
+    source: str
+    rpm: int = 0
+    models: tuple[str, ...] | None = None
+    max_concurrent: int = 0
+    budget_nano: int | None = None
+    budget_period: str = "total"
+    created_ms: int | None = None
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """Every hash whose spend is this key's."""
+        return (self.sha256,)
+
+
+def _models(value: object) -> tuple[str, ...] | None:
+    """Check ``models``: null for all, or a list of ids and prefixes."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_PATTERNS:
+        raise values.BadValueError(
+            f"must be an array of 1 to {MAX_PATTERNS} model names; leave it out for all models"
+        )
+    return tuple(values.model_pattern(pattern) for pattern in value)
+
+
+def _budget(value: object) -> int | None:
+    """Check ``budget_usd``: null for none, or an amount; returns nano-dollars."""
+    return None if value is None else parse_usd(values.budget(value))
+
+
+#: What an operator may say about a managed key: JSON member → attribute and check. The checks are
+#: those of the config file, so that a snapshot with either kind of key is a snapshot.
+FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+    "name": ("name", values.name),
+    "rpm": ("rpm", values.whole(0, values.MAX_RPM)),
+    "models": ("models", _models),
+    "max_concurrent": ("max_concurrent", values.whole(0, values.MAX_CONCURRENT)),
+    "budget_usd": ("budget_nano", _budget),
+    "budget_period": ("budget_period", values.one_of("daily", "monthly", "total")),
+}
+
+_ROW_FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+    **FIELDS,
+    "sha256": ("sha256", values.sha256_hex),
+    "created_ms": ("created_ms", values.whole(0, 10**15)),
+}
+
+
+def read_members(
+    value: object,
+    fields: Mapping[str, tuple[str, Callable[[object], Any]]],
+    required: Iterable[str],
+) -> dict[str, Any]:
+    """Judge the members of one JSON object and return them by attribute name.
+
+    :raises GatewayError: ``invalid_request`` with every fault, and ``param`` the first of them.
+    """
+    if not isinstance(value, dict):
+        raise GatewayError("invalid_request", "the body must be one JSON object")
+    faults: list[tuple[str, str]] = []
+    read: dict[str, Any] = {}
+    for member, content in value.items():
+        if member not in fields:
+            known = values.did_you_mean(member, fields)
+            faults.append((member, f"there is no such member{known}"))
+            continue
+        attribute, check = fields[member]
+        try:
+            read[attribute] = check(content)
+        except ValueError as fault:
+            faults.append((member, str(fault)))
+    faults.extend((member, "must be given") for member in required if member not in value)
+    if not faults and "budget_period" in value and value.get("budget_usd") is None:
+        faults.append(("budget_period", "has no meaning without budget_usd"))
+    if faults:
+        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in faults[:20])
+        raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
+    return read
+
+
+class KeyStore:
+    """The managed keys in memory, and ``keys.json``, which always says the same.
+
+    A change is written and synced before it is visible. One change runs at a time, so one that
+    fails on disk leaves both as they were.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        writer: Writer,
+        now_ms: Callable[[], int],
+        make_secret: Callable[[], str] = new_secret,
+    ) -> None:
+        self.path = path
+        self._writer = writer
+        self._now_ms = now_ms
+        self._make_secret = make_secret
+        self._keys: dict[str, GatewayKey] = {}
+        self._turn = DeferredLock()
+
+    def load(self) -> None:
+        """Read ``keys.json``; no file is an empty store. It blocks, and is for the start only.
+
+        :raises KeysFileError: the file is there and cannot be used.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise KeysFileError(
+                f"{self.path}: cannot be read ({error.strerror}); let this process read it"
+            ) from None
+        self._keys = _decode_file(self.path, data)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[GatewayKey]:
+        return iter(self._keys.values())
+
+    def get(self, name: str) -> GatewayKey | None:
+        """Return the managed key of that name."""
+        return self._keys.get(name)
+
+    async def create(self, body: object, taken: Callable[[str], bool]) -> tuple[GatewayKey, str]:
+        """Make a key and write it down.
+
+        :param body: the decoded body of the request.
+        :param taken: tells whether a file key has a name.
+        :return: the key, and its secret, which nobody can read again.
+        :raises GatewayError: ``invalid_request``, ``already_exists``, ``conflict``, or
+            ``storage_unavailable`` with nothing changed.
+        """
+        members = read_members(body, FIELDS, ("name",))
+        await self._turn.acquire()
+        try:
+            name = members["name"]
+            if name in self._keys or taken(name):
+                raise GatewayError(
+                    "already_exists", f'there is a key named "{name}"; take another name'
+                )
+            if len(self._keys) >= MAX_MANAGED_KEYS:
+                raise GatewayError(
+                    "conflict", f"there are {MAX_MANAGED_KEYS} managed keys; delete one first"
+                )
+            secret = self._make_secret()
+            key = GatewayKey(
+                **members, sha256=sha256_hex(secret), source="managed", created_ms=self._now_ms()
+            )
+            await self._replace({**self._keys, name: key})
+        finally:
+            self._turn.release()
+        return key, secret
+
+    async def delete(self, name: str) -> GatewayKey:
+        """Take a key away; what it spent stays in the ledger, under its hash.
+
+        :raises GatewayError: ``not_found``, or ``storage_unavailable`` with nothing changed.
+        """
+        await self._turn.acquire()
+        try:
+            key = self._keys.get(name)
+            if key is None:
+                raise GatewayError("not_found", f'there is no managed key named "{name}"')
+            await self._replace({n: k for n, k in self._keys.items() if n != name})
+        finally:
+            self._turn.release()
+        return key
+
+    async def _replace(self, keys: dict[str, GatewayKey]) -> None:
+        """Replace the file, then the table."""
+        data = _encode_file(keys.values())
+        try:
+            await self._writer.submit(lambda: replace_file(self.path, data))
+        except (OSError, WriterBusyError, WriterStoppedError) as error:
+            raise GatewayError(
+                "storage_unavailable",
+                "the keys could not be written, so nothing was changed; look at the control "
+                "plane's disk",
+                detail=f"{self.path}: {error}",
+            ) from None
+        self._keys = keys
+
+
+def _encode_file(keys: Iterable[GatewayKey]) -> bytes:
+    """Return ``keys.json``, one key a line, so that people can read and compare it."""
+    rows = [_row_of_key(key) for key in keys]
+    return b'{"version": %d, "keys": [%s]}\n' % (
+        FILE_VERSION,
+        b",".join(b"\n  " + row for row in rows),
+    )
+
+
+def _row_of_key(key: GatewayKey) -> bytes:
+    row: dict[str, Any] = {"name": key.name, "sha256": key.sha256, "created_ms": key.created_ms}
+    row |= {"rpm": key.rpm, "models": key.models, "max_concurrent": key.max_concurrent}
+    if key.budget_nano is not None:
+        row["budget_usd"] = msgspec.Raw(usd(key.budget_nano).encode("ascii"))
+        row["budget_period"] = key.budget_period
+    return msgspec.json.encode(row)
+
+
+def _decode_file(path: str, data: bytes) -> dict[str, GatewayKey]:
+    """Read the bytes of ``keys.json`` strictly."""
+    remedy = "restore it from a backup, or move it away to start without managed keys"
+    try:
+        if len(data) > MAX_FILE_BYTES:
+            raise StrictJsonError(f"is longer than {MAX_FILE_BYTES} bytes")
+        document = read_json(data)
+        version = document.get("version") if isinstance(document, dict) else None
+        if isinstance(version, int) and version > FILE_VERSION:
+            raise KeysFileError(
+                f"{path}: has format {version}, and this version reads {FILE_VERSION}; start the "
+                "newer version that wrote it"
+            )
+        if version != FILE_VERSION or set(document) != {"version", "keys"}:
+            raise StrictJsonError("is no key file")
+        if not isinstance(document["keys"], list):
+            raise StrictJsonError("holds no list of keys")
+        keys = [_key_of_row(row) for row in document["keys"]]
+        for attribute in ("name", "sha256"):
+            if len({getattr(key, attribute) for key in keys}) != len(keys):
+                raise StrictJsonError("holds a key twice")
+    except (StrictJsonError, GatewayError) as error:
+        raise KeysFileError(f"{path}: {error}; {remedy}") from None
+    return {key.name: key for key in keys}
+
+
+def _key_of_row(row: object) -> GatewayKey:
+    members = read_members(row, _ROW_FIELDS, ("name", "sha256", "created_ms"))
+    return GatewayKey(**members, source="managed")
+
+
+def file_key(resolved: ResolvedKey) -> GatewayKey:
+    """Return a key of the config, as the control plane keeps all keys."""
+    config = resolved.config
+    return GatewayKey(
+        name=config.name,
+        sha256=resolved.sha256,
+        source="file",
+        rpm=config.rpm,
+        models=config.models,
+        max_concurrent=config.max_concurrent,
+        budget_nano=None if config.budget_usd is None else parse_usd(config.budget_usd),
+        budget_period=config.budget_period,
+    )
+
+
+class KeyBook:
+    """File keys and managed keys as one list, each secret in it once."""
+
+    def __init__(self, managed: KeyStore, file_keys: Iterable[ResolvedKey] = ()) -> None:
+        self.managed = managed
+        self._file_keys: tuple[GatewayKey, ...] = ()
+        self.install(file_keys)
+
+    def install(self, file_keys: Iterable[ResolvedKey]) -> None:
+        """Replace the file keys by those of a new config."""
+        self._file_keys = tuple(file_key(resolved) for resolved in file_keys)
+
+    def __iter__(self) -> Iterator[GatewayKey]:
+        yield from self._file_keys
+        of_file = {key.sha256 for key in self._file_keys}
+        yield from (key for key in self.managed if key.sha256 not in of_file)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def get(self, name: str) -> GatewayKey | None:
+        """Return the key of that name, of either kind."""
+        for key in self._file_keys:
+            if key.name == name:
+                return key
+        return self.managed.get(name)
+
+    def is_file_key(self, name: str) -> bool:
+        """Tell whether the config has a key of that name."""
+        return any(key.name == name for key in self._file_keys)
+
+    def names_by_hash(self) -> dict[str, str]:
+        """Return the name for every hash, for whoever shows a row of the ledger to a person."""
+        return {digest: key.name for key in self for digest in key.hashes}
+
+    def clashes(self) -> list[Fault]:
+        """Find file keys with the name or the secret of a managed key.
+
+        A start is refused for them. In a config that is reloaded both keys go on working, and the
+        operator is told; which of two keys of one name a person means cannot be known.
+        """
+        hashes = {key.sha256: key.name for key in self.managed}
+        faults = []
+        for index, key in enumerate(self._file_keys):
+            if self.managed.get(key.name) is not None:
+                message = "a managed key has this name too; rename one of them"
+                faults.append(Fault(f"keys[{index}].name", message))
+            elif key.sha256 in hashes:
+                message = f"is the same secret as the managed key {hashes[key.sha256]}"
+                faults.append(Fault(f"keys[{index}]", message))
+        return faults

@@ -1,0 +1,260 @@
+# mypy: allow-untyped-calls
+# (parts of prometheus_client carry no types)
+"""Every metric of the control plane, in one place, in a registry of its own.
+
+Labels are bounded: routes and upstreams are names of the config or ``other``, reasons are codes of
+the table of refusals or ``other``. Key names are no labels. Everything counted here begins at 0
+with the process; the ledger has what must last.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter as Counted
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+
+import omnigate
+import twisted
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.keys import GatewayKey
+from omnigate.control.reactor_lag import ReactorLag
+from omnigate.control.reports import Reports
+from omnigate.errors import ADMIN_ERRORS, ERRORS
+from omnigate.events import UsageEvent
+from omnigate.ledger.service import Ledger
+from omnigate.money import NANO_PER_USD
+
+OTHER: Final = "other"
+
+#: Label values of one kind that a process remembers. Names come from the config, which may have
+#: 5,000 routes; a config that is reloaded with ever new names ends here.
+MAX_NAMES: Final = 10_000
+
+
+#: Figures that have a name of their own; any other gets ``omnigate_data_`` in front.
+REPORTED_NAMES: Final = {
+    "spool_events": "omnigate_spool_events",
+    "spool_bytes": "omnigate_spool_bytes",
+}
+
+_PLAIN: Final = b"text/plain; version=0.0.4; charset=utf-8"
+_OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class _Names:
+    """Names that were let in as label values; the others are one."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def allow(self, names: Collection[str]) -> None:
+        for name in names:
+            if len(self._known) < MAX_NAMES:
+                self._known.add(name)
+
+    def label(self, name: str | None) -> str:
+        if name is None:
+            return "none"
+        return name if name in self._known else OTHER
+
+
+class _Watched(Collector):
+    """A counter that is kept elsewhere."""
+
+    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
+        self._name = name
+        self._text = text
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Read it, for one scrape."""
+        yield CounterMetricFamily(self._name, self._text, value=self._read())
+
+
+class _Reported(Collector):
+    """The figures that data planes report of themselves, as they last did."""
+
+    def __init__(self, read: Callable[[], Mapping[str, float]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Read them, for one scrape."""
+        for name, value in sorted(self._read().items()):
+            yield GaugeMetricFamily(
+                REPORTED_NAMES.get(name, f"omnigate_data_{name}"),
+                "A figure of the data plane that reported last.",
+                value=value,
+            )
+
+
+class ControlMetrics:
+    """What the control plane counts, and its text for a scrape."""
+
+    def __init__(self) -> None:
+        # Another series for the start of each counter doubles a scrape and tells nothing that
+        # process_start_time_seconds does not.
+        disable_created_metrics()
+        self.registry = CollectorRegistry()
+        self._routes = _Names()
+        self._upstreams = _Names()
+        self._make_usage()
+        self._make_refusals()
+        self._make_state()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _make_usage(self) -> None:
+        self._events = self._counter(
+            "omnigate_usage_events_total",
+            "Usage events recorded in the ledger.",
+            *("route", "upstream", "status_class"),
+        )
+        self._tokens = self._counter(
+            "omnigate_tokens_total",
+            "Tokens recorded; cache is none, read or write of the provider's prompt cache.",
+            *("route", "direction", "cache"),
+        )
+        self._cost = self._counter(
+            "omnigate_cost_usd_total", "Cost recorded, in US dollars.", "route"
+        )
+
+    def _make_refusals(self) -> None:
+        self._refusals = self._counter(
+            "omnigate_refusals_total",
+            "Requests that data planes refused before routing, as they report them.",
+            "reason",
+        )
+        self._auth_failures = self._counter(
+            "omnigate_auth_failures_total",
+            "Requests to this plane with missing or wrong credentials, or from a locked address.",
+            *("audience", "reason"),
+        )
+        for audience in ("admin", "internal"):
+            for reason in ("missing", "wrong", "locked"):
+                self._auth_failures.labels(audience, reason)
+
+    def _make_state(self) -> None:
+        self._ledger_ready = self._gauge(
+            "omnigate_ledger_ready", "Whether the ledger is loaded: 1 or 0."
+        )
+        self.ledger_load_seconds = self._gauge(
+            "omnigate_ledger_load_seconds", "How long the ledger took to load at the start."
+        )
+        self._keys = self._gauge(
+            "omnigate_keys", "Gateway keys, of the config file and managed ones.", "source"
+        )
+        self.reactor_lag = self._gauge(
+            "omnigate_reactor_lag_seconds",
+            "The longest that the reactor was held in the last minute.",
+        )
+        self._gauge(
+            "omnigate_build_info", "The versions at work.", "version", "python", "twisted"
+        ).labels(omnigate.__version__, platform.python_version(), twisted.__version__).set(1)
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Show a counter that is kept elsewhere, read at each scrape.
+
+        :param name: the metric's name with its ``_total``.
+        """
+        self.registry.register(_Watched(name, text, read))
+
+    def watch_plane(
+        self,
+        ledger: Ledger,
+        config_file: ConfigFile,
+        reports: Reports,
+        lag: ReactorLag,
+        now: Callable[[], float],
+    ) -> None:
+        """Show what the parts of the plane count themselves."""
+        counters = ledger.counters
+        for name, text, read in (
+            ("duplicate_events", "Events skipped: recorded before.", lambda: counters.duplicates),
+            ("invalid_events", "Events dropped: not recordable.", lambda: counters.invalid),
+            ("unpriced_events", "Events at $0: no price known.", lambda: counters.unpriced),
+            ("failed_writes", "Writes that the disk refused.", lambda: counters.failed_writes),
+            ("damaged_lines", "Unreadable lines at the start.", lambda: counters.damaged_lines),
+        ):
+            self.watch(f"omnigate_ledger_{name}_total", text, read)
+        self.watch(
+            "omnigate_config_reloads_total",
+            "Times the config file was read and good, the start included.",
+            lambda: config_file.reloads,
+        )
+        self.watch(
+            "omnigate_config_reload_failures_total",
+            "Times the config file had faults; the config in force stayed.",
+            lambda: config_file.failures,
+        )
+        self.reactor_lag.set_function(lag.worst_seconds)
+        self.registry.register(_Reported(lambda: reports.figures(now())))
+
+    def allow_names(self, routes: Collection[str], upstreams: Collection[str]) -> None:
+        """Let the names of a config in as label values."""
+        self._routes.allow(routes)
+        self._upstreams.allow(upstreams)
+
+    def recorded(self, event: UsageEvent, cost_nano: int) -> None:
+        """Count one event that was written to the ledger."""
+        route = self._routes.label(event.route_model)
+        self._events.labels(
+            route, self._upstreams.label(event.upstream), f"{event.status // 100}xx"
+        ).inc()
+        for count, direction, cache in (
+            (event.input_tokens, "input", "none"),
+            (event.cached_input_tokens, "input", "read"),
+            (event.cache_write_input_tokens, "input", "write"),
+            (event.output_tokens, "output", "none"),
+        ):
+            self._tokens.labels(route, direction, cache).inc(count)
+        self._cost.labels(route).inc(cost_nano / NANO_PER_USD)
+
+    def refused(self, code: str, count: int) -> None:
+        """Count refusals that a data plane reports."""
+        self._refusals.labels(code if code in ERRORS or code in ADMIN_ERRORS else OTHER).inc(count)
+
+    def auth_failed(self, audience: str, reason: str) -> None:
+        """Count a request whose credentials were refused."""
+        self._auth_failures.labels(audience, reason).inc()
+
+    def count_keys(self, keys: Iterable[GatewayKey]) -> None:
+        """Show how many keys there are of each kind."""
+        found = Counted(key.source for key in keys)
+        for source in ("file", "managed"):
+            self._keys.labels(source).set(found[source])
+
+    def ledger_loaded(self, seconds: float) -> None:
+        """Note that the ledger is ready."""
+        self._ledger_ready.set(1)
+        self.ledger_load_seconds.set(seconds)
+
+    def scrape(self, accept: str) -> tuple[bytes, bytes]:
+        """Return everything as text, and its content type.
+
+        :param accept: the scraper's ``accept``; OpenMetrics where it asks for it.
+        """
+        if "application/openmetrics-text" in accept:
+            return openmetrics.generate_latest(self.registry), _OPENMETRICS
+        return generate_latest(self.registry), _PLAIN

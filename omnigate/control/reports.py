@@ -1,0 +1,93 @@
+"""What data planes report of themselves: requests they refused, and a few figures.
+
+Seeing a refusal is worth something, but not a write to the disk: everything here is in memory,
+begins at 0 with the process, and is bounded however a data plane behaves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from omnigate.errors import ERRORS
+from omnigate.text import one_line
+
+#: Key names times codes that are counted apart. Two hundred keys that meet every code fit in.
+MAX_ROWS: Final = 5_000
+
+#: The key name under which everything beyond :data:`MAX_ROWS` is counted.
+OTHER_KEY: Final = "(other)"
+OTHER_CODE: Final = "other"
+
+MAX_KEY_CHARS: Final = 64
+MAX_COUNT: Final = 10**12
+
+#: A data plane has a handful of figures to tell.
+MAX_FIGURES: Final = 64
+
+#: Figures are reported every few seconds; after this long without one they are no longer shown.
+FIGURES_SECONDS: Final = 120.0
+
+_FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+
+@attrs.define
+class RefusalRow:
+    """Refusals of one key for one reason."""
+
+    key: str
+    code: str
+    count: int = 0
+    last_ms: int = 0
+
+
+class Reports:
+    """The refusals and figures received since the start.
+
+    :ivar since_ms: since when they are counted.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self._rows: dict[tuple[str, str], RefusalRow] = {}
+        self._figures: dict[str, float] = {}
+        self._figures_at = -math.inf
+
+    def refused(self, key: str, code: str, count: int, now_ms: int) -> None:
+        """Count refusals of one key for one reason.
+
+        :param code: a code of the table of refusals; any other is counted as ``other``.
+        """
+        key = one_line(key, MAX_KEY_CHARS)
+        code = code if code in ERRORS else OTHER_CODE
+        row = self._rows.get((key, code))
+        if row is None:
+            if len(self._rows) >= MAX_ROWS:
+                key = OTHER_KEY
+            row = self._rows.setdefault((key, code), RefusalRow(key, code))
+        row.count += count
+        row.last_ms = max(row.last_ms, now_ms)
+
+    def rows(self) -> list[RefusalRow]:
+        """Return every count, the largest first."""
+        return sorted(self._rows.values(), key=lambda row: (-row.count, row.key, row.code))
+
+    def report_figures(self, figures: Mapping[str, float], now: float) -> None:
+        """Take the figures of a data plane in place of those it reported before."""
+        self._figures = dict(_acceptable(figures.items()))
+        self._figures_at = now
+
+    def figures(self, now: float) -> Mapping[str, float]:
+        """Return the figures last reported, or none when that is too long ago."""
+        return self._figures if now - self._figures_at <= FIGURES_SECONDS else {}
+
+
+def _acceptable(figures: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return the figures that can be shown, as many as there may be."""
+    return [
+        (name, value) for name, value in figures if _FIGURE.fullmatch(name) and math.isfinite(value)
+    ][:MAX_FIGURES]

@@ -1,0 +1,227 @@
+# mypy: allow-untyped-calls
+# (twisted's services, options and endpoint strings carry no types)
+"""The control plane as a service: listens, loads the ledger, is ready, and stops in order.
+
+It listens before the ledger is loaded, so that probes and data planes get an answer (``503``) in
+the meantime. *Ready* is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamServerEndpoint
+from twisted.internet.protocol import Factory
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+import omnigate
+from omnigate import systemd_notify
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.health import STOPPING, Health
+from omnigate.control.keys import KeyBook
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.reactor_lag import ReactorLag
+from omnigate.ledger.service import Ledger
+
+
+class Stoppable(Protocol):
+    """A writer thread, as far as the end needs it."""
+
+    def stop(self) -> Deferred[None]:
+        """Finish what was submitted and end."""
+
+
+class Ending(Protocol):
+    """What decides over the end of the process."""
+
+    def watch(self) -> None:
+        """Take charge."""
+
+    def on_hangup(self, call: Callable[[], object]) -> None:
+        """Have ``call`` called at each SIGHUP."""
+
+    def stopped(self) -> None:
+        """Note that everything stopped in order."""
+
+    def fail_start(self, line: str) -> None:
+        """End a start that cannot go on."""
+
+
+@attrs.define(eq=False)
+class ControlParts:
+    """What the service starts and stops."""
+
+    endpoint: IStreamServerEndpoint
+    factory: Factory
+    health: Health
+    ledger: Ledger
+    config_file: ConfigFile
+    book: KeyBook
+    metrics: ControlMetrics
+    lag: ReactorLag
+    writers: tuple[Stoppable, ...]
+    release_state: Callable[[], None]
+
+
+class ControlService(Service):
+    """The control plane.
+
+    :param listen_fault: writes the line for an address that cannot be listened on.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        parts: ControlParts,
+        clock: IReactorTime,
+        environ: Mapping[str, str],
+        ending: Ending,
+        listen_fault: Callable[[BaseException | None], str],
+    ) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._environ = environ
+        self._ending = ending
+        self._listen_fault = listen_fault
+        self._port: IListeningPort | None = None
+        self._watchdog: LoopingCall | None = None
+        self._stopping = False
+
+    # -- start --------------------------------------------------------------------------------
+
+    def privilegedStartService(self) -> None:
+        """Listen, while the process may still open low ports."""
+        super().privilegedStartService()
+        refused: list[str] = []
+        listening = self._parts.endpoint.listen(self._parts.factory)
+        listening.addCallbacks(
+            self._listening, lambda failure: refused.append(self._listen_fault(failure.value))
+        )
+        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
+        # Deferred would keep the SystemExit to itself.
+        if refused:
+            self._ending.fail_start(refused[0])
+        elif self._port is None:
+            listening.addCallback(lambda _: self._refused_late(refused))
+
+    def startService(self) -> None:
+        """Load the ledger and watch the config file."""
+        super().startService()
+        self._ending.watch()
+        self._ending.on_hangup(self.reload)
+        self._parts.config_file.on_change(lambda _: self._config_changed())
+        self._config_changed()
+        self._parts.config_file.start_polling()
+        self._parts.lag.start()
+        began = self._clock.seconds()
+        self._parts.ledger.open().addCallbacks(
+            lambda _: self._ledger_loaded(self._clock.seconds() - began), self._cannot_load
+        )
+
+    def _refused_late(self, refused: list[str]) -> None:
+        if refused:
+            self._ending.fail_start(refused[0])
+
+    def _listening(self, port: IListeningPort) -> None:
+        self._port = port
+
+    def _cannot_load(self, failure: Failure) -> None:
+        self._ending.fail_start(str(failure.value))
+
+    def _ledger_loaded(self, seconds: float) -> None:
+        self._parts.metrics.ledger_loaded(seconds)
+        if self._stopping:
+            return
+        self._parts.health.unready = None
+        counters = self._parts.ledger.counters
+        self.log.info(
+            "omnigate-control {version} is ready on {address}: config {path} with {config}; "
+            "{events} events loaded in {seconds:.2f} s",
+            version=omnigate.__version__,
+            address=_address(self._port),
+            path=self._parts.config_file.path,
+            config=self._counts(),
+            events=counters.replayed,
+            seconds=seconds,
+        )
+        self._notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")
+        self._start_watchdog()
+
+    def _start_watchdog(self) -> None:
+        interval = systemd_notify.watchdog_interval(self._environ)
+        if interval is not None:
+            self._watchdog = LoopingCall(self._notify, systemd_notify.WATCHDOG)
+            self._watchdog.clock = self._clock
+            self._watchdog.start(interval)
+
+    def _notify(self, message: str) -> None:
+        systemd_notify.notify(message, self._environ)
+
+    # -- while it runs ------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Read the config file again, as SIGHUP asks for."""
+        self._parts.config_file.reload()
+        faults = len(self._parts.config_file.faults)
+        words = f"config file has {faults} faults, the last good one is in force" if faults else ""
+        self._notify(f"STATUS=ready: {words or self._counts()}")
+
+    def _config_changed(self) -> None:
+        """Take a new config into force."""
+        config = self._parts.config_file.config
+        self._parts.book.install(self._parts.config_file.file_keys)
+        for clash in self._parts.book.clashes():
+            self.log.error("config {clash}", clash=str(clash))
+        self._parts.metrics.allow_names(
+            [route.model for route in config.routes],
+            [upstream.name for upstream in config.upstreams],
+        )
+
+    def _counts(self) -> str:
+        config = self._parts.config_file.config
+        return (
+            f"{len(self._parts.book)} keys, {len(config.upstreams)} upstreams, "
+            f"{len(config.routes)} routes"
+        )
+
+    # -- stop ---------------------------------------------------------------------------------
+
+    def stopService(self) -> Deferred[None]:
+        """Take no more connections, finish what is to be written, and close the ledger."""
+        super().stopService()
+        self._stopping = True
+        self._parts.health.unready = STOPPING
+        self._notify(systemd_notify.STOPPING)
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        if self._watchdog is not None and self._watchdog.running:
+            self._watchdog.stop()
+        self._parts.lag.stop()
+        self._parts.config_file.stop_polling()
+        if self._port is not None:
+            await maybeDeferred(self._port.stopListening)
+        await self._parts.ledger.close()
+        for writer in self._parts.writers:
+            await writer.stop()
+        self._parts.release_state()
+        self._ending.stopped()
+        self.log.info("omnigate-control has stopped")
+
+
+def _address(port: IListeningPort | None) -> str:
+    """Return where a port listens, for people."""
+    if port is None:
+        return "no port yet"
+    host: Any = port.getHost()
+    if hasattr(host, "port"):
+        name = f"[{host.host}]" if ":" in host.host else host.host
+        return f"{name}:{host.port}"
+    return str(getattr(host, "name", host))

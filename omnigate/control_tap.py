@@ -1,0 +1,208 @@
+# mypy: allow-untyped-calls
+# (twisted's services, options and endpoint strings carry no types)
+"""``twistd omnigate-control``: the options, and the parts of the control plane put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from twisted.application.service import Service
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.logger import Logger
+
+from omnigate.config.prices import price_for
+from omnigate.config.schema import Config, ConfigError
+from omnigate.config.structure import Fault
+from omnigate.control.admin_api import AdminApi
+from omnigate.control.auth import Credentials
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.health import Health
+from omnigate.control.internal_api import InternalApi
+from omnigate.control.keys import KeyBook, KeysFileError, KeyStore
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.reactor_lag import ReactorLag
+from omnigate.control.reports import Reports
+from omnigate.control.routes import Routes
+from omnigate.control.service import ControlParts, ControlService
+from omnigate.control.snapshots import Snapshots
+from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
+from omnigate.control.web import ControlFactory, Guard
+from omnigate.daemon import DaemonOptions, Ending, listen_fault, refuse_start
+from omnigate.events import UsageEvent
+from omnigate.files import WriterThread
+from omnigate.ledger.service import Ledger
+from omnigate.money import Price
+from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
+
+PROGRAM = "omnigate-control"
+
+_log = Logger(namespace="omnigate.control")
+
+
+class Options(DaemonOptions):
+    """Options of ``twistd omnigate-control``."""
+
+    program = PROGRAM
+    synopsis = "[options]"
+    longdesc = (
+        "The control plane of omnigate: config, keys, ledger, budgets and metrics, on a private "
+        "port. Secrets are never options: OMNIGATE_INTERNAL_TOKEN and OMNIGATE_ADMIN_TOKEN stand "
+        "in the environment, or OMNIGATE_INTERNAL_TOKEN_FILE and OMNIGATE_ADMIN_TOKEN_FILE name "
+        "files that hold them. SIGHUP reads the config file again."
+    )
+    examples = (
+        "  twistd --nodaemon --pidfile= omnigate-control --config ./omnigate.toml --state-dir .\n"
+        "  twistd --nodaemon --pidfile= omnigate-control --listen tcp:8081:interface=10.0.0.5\n"
+    )
+    optParameters = [
+        [
+            "listen",
+            "l",
+            None,
+            "Where to listen, as a Twisted endpoint. [OMNIGATE_CONTROL_LISTEN, "
+            "or tcp:8081:interface=127.0.0.1]",
+        ],
+        ["config", "c", None, "The config file. [OMNIGATE_CONFIG, or /etc/omnigate/omnigate.toml]"],
+        [
+            "state-dir",
+            "s",
+            None,
+            "The folder of ledger and keys. [OMNIGATE_STATE_DIR, or /var/lib/omnigate]",
+        ],
+    ]
+
+
+def makeService(options: Options) -> Service:
+    """Put the control plane together.
+
+    :raises SystemExit: with status 1, and a line on standard error, when it cannot start.
+    """
+    from twisted.internet import reactor as global_reactor
+
+    reactor: Any = global_reactor
+    settings = _read_settings(options)
+    _check_folders(settings)
+
+    def now_ms() -> int:
+        return int(reactor.seconds() * 1000)
+
+    ledger_writer = WriterThread("omnigate-ledger", reactor.callFromThread)
+    keys_writer = WriterThread("omnigate-keys", reactor.callFromThread)
+    config_file = ConfigFile(settings.config, reactor, lambda name: provider_key(os.environ, name))
+    book = KeyBook(KeyStore(settings.keys, keys_writer, now_ms))
+    _load(config_file, book)
+
+    metrics = ControlMetrics()
+    reports = Reports(now_ms())
+    lag = ReactorLag(reactor)
+    ledger = Ledger(
+        settings.ledger,
+        reactor,
+        ledger_writer,
+        lambda event: price_of(config_file.config, event),
+        ids_days=config_file.config.retention.ledger_ids_days,
+        observe=metrics.recorded,
+    )
+    metrics.watch_plane(ledger, config_file, reports, lag, reactor.seconds)
+    snapshots = Snapshots(lambda: config_file.config, book, ledger, now_ms)
+    credentials = Credentials(
+        settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
+    )
+    health = Health()
+    routes = Routes(
+        *health.endpoints(),
+        *InternalApi(snapshots, ledger, reports, metrics, reactor.seconds).endpoints(),
+        *AdminApi(book, snapshots, ledger, config_file, reports, metrics).endpoints(),
+    )
+    parts = ControlParts(
+        endpoint=_endpoint(reactor, settings),
+        factory=ControlFactory(Guard(routes, credentials, reactor)),
+        health=health,
+        ledger=ledger,
+        config_file=config_file,
+        book=book,
+        metrics=metrics,
+        lag=lag,
+        writers=(ledger_writer, keys_writer),
+        release_state=_claim_state(settings),
+    )
+    return ControlService(
+        parts,
+        reactor,
+        os.environ,
+        Ending(PROGRAM, reactor, options.stays_in_front),
+        lambda error: listen_fault(settings.listen, "OMNIGATE_CONTROL_LISTEN", error),
+    )
+
+
+def price_of(config: Config, event: UsageEvent) -> Price | None:
+    """Return the price of an event's target, or ``None`` where there is none."""
+    return price_for(config, event.route_model, event.upstream or "", event.target_model or "")
+
+
+def _read_settings(options: Options) -> ControlSettings:
+    """Read environment and options; warnings go to the log."""
+    given = {name: options[name] for name in ("listen", "config", "state-dir")}
+    try:
+        settings, warnings = read_control_settings(os.environ, given)
+    except SettingsError as error:
+        refuse_start(PROGRAM, error.faults)
+    for warning in warnings:
+        _log.warn("{warning}", warning=warning)
+    # twistd may change the folder later on (--rundir); what was found here is to be found then.
+    paths = {name: getattr(settings, name) for name in ("config", "state_dir", "ledger", "keys")}
+    return attrs.evolve(settings, **{name: os.path.abspath(path) for name, path in paths.items()})
+
+
+def _check_folders(settings: ControlSettings) -> None:
+    """Make sure of the folders that state is written to."""
+    try:
+        for path in (settings.ledger, settings.keys):
+            check_writable(os.path.dirname(path))
+    except StateFolderError as error:
+        refuse_start(PROGRAM, [str(error)])
+
+
+def _claim_state(settings: ControlSettings) -> Callable[[], None]:
+    """Hold the state folder for this control plane; the result lets it go."""
+    try:
+        held = claim_folder(settings.state_dir)
+    except StateFolderError as error:
+        refuse_start(PROGRAM, [str(error)])
+    return lambda: os.close(held)
+
+
+def _load(config_file: ConfigFile, book: KeyBook) -> None:
+    """Read the config and the managed keys."""
+    try:
+        config_file.load()
+        book.managed.load()
+        book.install(config_file.file_keys)
+        faults = book.clashes()
+        if faults:
+            raise ConfigError(faults)
+    except KeysFileError as error:
+        refuse_start(PROGRAM, [str(error)])
+    except ConfigError as error:
+        refuse_start(PROGRAM, fault_lines(config_file.path, error.faults))
+
+
+def fault_lines(path: str, faults: Sequence[Fault]) -> list[str]:
+    """Return the lines for a config that cannot be used: one for a single fault, else a head."""
+    if len(faults) == 1:
+        return [str(faults[0]) if faults[0].path == path else f"{path}: {faults[0]}"]
+    return [f"{path} has {len(faults)} faults:", *(f"  {fault}" for fault in faults)]
+
+
+def _endpoint(reactor: Any, settings: ControlSettings) -> IStreamServerEndpoint:
+    """Return the endpoint of the setting."""
+    try:
+        endpoint: IStreamServerEndpoint = serverFromString(reactor, settings.listen)
+        return endpoint
+    except Exception as error:
+        # The parsers of endpoint strings raise whatever their plugins do.
+        refuse_start(PROGRAM, [listen_fault(settings.listen, "OMNIGATE_CONTROL_LISTEN", error)])

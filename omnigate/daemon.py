@@ -1,0 +1,194 @@
+# mypy: allow-untyped-calls
+# (twisted's services, options and endpoint strings carry no types)
+"""What both daemons are as processes: options, the line of a failed start, exit statuses, signals.
+
+``twistd`` knows two statuses, 0 and 1, ends with a signal where one was sent, and shows a traceback
+for whatever goes wrong after the options are read. The daemons promise more: 0 for a clean stop,
+1 with one clear line for a start that failed, 2 for an unknown option, 70 where the daemon itself
+broke.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+from twisted.python import usage
+
+import omnigate
+
+CLEAN: Final = 0
+START_FAILED: Final = 1
+USAGE: Final = 2
+BROKEN: Final = 70
+
+_log = Logger(namespace="omnigate")
+
+
+class StartError(Exception):
+    """The start of a daemon has failed; the text is the line that says why."""
+
+
+class DaemonOptions(usage.Options):
+    """Options of a ``twistd`` subcommand; what is wrong with them is one line and status 2."""
+
+    program = ""
+    examples = ""
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:  # noqa: N802
+        """Read the options."""
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            reason = str(error).rstrip(".")
+            say(f"{self.program}: {reason}; twistd {self.program} --help tells the options")
+            raise SystemExit(USAGE) from None
+
+    def parseArgs(self, *arguments: str) -> None:  # noqa: N802
+        """Refuse what is no option."""
+        if arguments:
+            raise usage.UsageError(f'"{arguments[0]}" is no option, and nothing else is taken')
+
+    def getUsage(self, width: int | None = None) -> str:  # noqa: N802
+        """Return the help, with examples at its end."""
+        return f"{super().getUsage(width)}\nExamples:\n{self.examples}"
+
+    def opt_version(self) -> NoReturn:
+        """Print the version and end."""
+        sys.stdout.write(f"{self.program} {omnigate.__version__}\n")
+        raise SystemExit(CLEAN)
+
+    @property
+    def stays_in_front(self) -> bool:
+        """Whether ``twistd`` was told to stay in the foreground, where somebody sees stderr."""
+        return self.parent is None or bool(self.parent.get("nodaemon"))
+
+
+def say(line: str) -> None:
+    """Write one line to the real standard error, which ``twistd`` replaces by the log."""
+    stream = sys.__stderr__
+    if stream is not None:
+        stream.write(line + "\n")
+        stream.flush()
+
+
+def refuse_start(program: str, lines: Sequence[str]) -> NoReturn:
+    """End a start that cannot go on, while ``twistd`` still runs in the foreground.
+
+    :param lines: what is wrong, most often one line; each names the place and the remedy.
+    """
+    for line in lines:
+        say(f"{program}: {line}")
+    raise SystemExit(START_FAILED)
+
+
+class Ending:
+    """Which status the process ends with, and how it gets to its end.
+
+    A process that was watched and ends without having stopped in order is broken: status 70.
+
+    :param program: the name in front of each line.
+    :param reactor: the reactor that runs the daemon.
+    :param in_front: whether standard error is seen; otherwise the line goes to the log.
+    """
+
+    def __init__(self, program: str, reactor: Any, in_front: bool) -> None:
+        self.status = BROKEN
+        self._program = program
+        self._reactor = reactor
+        self._in_front = in_front
+        self._stopping = False
+
+    def watch(self) -> None:
+        """Take charge of the process's status, and of SIGTERM and SIGINT.
+
+        Called once by the daemon that is being started, before the reactor runs.
+        """
+        atexit.register(self._leave)
+        # Twisted installs its own handlers when it begins to run; those make the process end by
+        # the signal, where a stop that was asked for is to be status 0.
+        self._reactor.callWhenRunning(self._take_signals)
+
+    def _take_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._reactor.callFromThread(self.stop))
+
+    def on_hangup(self, call: Callable[[], object]) -> None:
+        """Call ``call`` in the reactor at each SIGHUP."""
+        self._reactor.callWhenRunning(
+            signal.signal, signal.SIGHUP, lambda *_: self._reactor.callFromThread(call)
+        )
+
+    def stop(self) -> None:
+        """Stop the reactor, once; services stop in order before it ends."""
+        if not self._stopping and self._reactor.running:
+            self._stopping = True
+            self._reactor.stop()
+
+    def stopped(self) -> None:
+        """Note that everything stopped in order."""
+        if self.status == BROKEN:
+            self.status = CLEAN
+
+    def fail_start(self, line: str) -> None:
+        """End a start that cannot go on, whether the reactor runs by now or not.
+
+        :raises SystemExit: while it does not, in the foreground.
+        :raises StartError: while it does not, in a daemon.
+        """
+        self.status = START_FAILED
+        if self._in_front:
+            say(f"{self._program}: {line}")
+        else:
+            _log.critical("{program}: {line}", program=self._program, line=line)
+        if self._reactor.running:
+            self.stop()
+        elif self._in_front:
+            raise SystemExit(START_FAILED)
+        else:
+            # twistd's parent waits for word from the daemon, which it gets for an Exception only.
+            raise StartError(line)
+
+    def _leave(self) -> None:
+        """Set the status of a process that would otherwise end with 0."""
+        if self.status != CLEAN:
+            for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+                try:
+                    if stream is not None:
+                        stream.flush()
+                except (OSError, ValueError):
+                    pass
+            os._exit(self.status)
+
+
+def listen_fault(listen: str, variable: str, error: BaseException | None) -> str:
+    """Return the line for an address that cannot be listened on.
+
+    :param listen: the endpoint string.
+    :param variable: the setting it came from, which is where the remedy lies.
+    """
+    cause = error.socketError if isinstance(error, CannotListenError) else error
+    number = cause.errno if isinstance(cause, OSError) else None
+    if number == errno.EADDRINUSE:
+        return (
+            f"cannot listen on {listen}: the port is in use; stop what listens there, or give "
+            f"another in {variable} or --listen"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return (
+            f"cannot listen on {listen}: this user may not (ports below 1024 need "
+            f"CAP_NET_BIND_SERVICE); give a higher port in {variable} or --listen"
+        )
+    if number == errno.EADDRNOTAVAIL:
+        return (
+            f"cannot listen on {listen}: this machine has no such address; correct interface= in "
+            f"{variable} or --listen"
+        )
+    return f"cannot listen on {listen}: {cause}; correct {variable} or --listen"

@@ -1,0 +1,205 @@
+"""What data planes get, and what they may send."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.snapshot import decode_snapshot
+from omnigate.files import append_file
+from tests.control.conversation import INTERNAL
+from tests.control.plane import APP_SHA, START, Plane, event
+
+DAY = 86_400
+
+
+class ConfigTests(SynchronousTestCase):
+    """The snapshot."""
+
+    def test_not_ready_while_the_ledger_is_not_loaded(self) -> None:
+        """A data plane keeps what it has until spend can be told."""
+        plane = Plane(self.mktemp(), open_ledger=False)
+        reply = plane.internal("GET", "/internal/config")
+        self.assertEqual((reply.status, reply.headers["retry-after"]), (503, "1"))
+        self.assertEqual(reply.json()["error"]["code"], "not_ready")
+        plane.open_ledger()
+        self.assertEqual(plane.internal("GET", "/internal/config").status, 200)
+
+    def test_what_it_holds(self) -> None:
+        """Keys by hash and the names of variables; neither money nor secrets."""
+        plane = Plane(self.mktemp())
+        plane.admin("POST", "/admin/keys", b'{"name":"m1","models":["fast"],"budget_usd":2}')
+        reply = plane.internal("GET", "/internal/config")
+        snapshot = decode_snapshot(reply.body)
+        self.assertEqual({key.name for key in snapshot.keys}, {"app", "m1"})
+        self.assertEqual(
+            [upstream.api_key_env for upstream in snapshot.upstreams], ["OPENAI_API_KEY"]
+        )
+        for word in (b"budget", b"price", b"usd", b"secret", b"ogk_"):
+            self.assertNotIn(word, reply.body)
+
+    def test_version(self) -> None:
+        """The version changes when a key does, and only then; the etag is the version."""
+        plane = Plane(self.mktemp())
+        first = plane.internal("GET", "/internal/config")
+        etag = first.headers["etag"]
+        self.assertEqual(etag, f'"{first.json()["version"]}"')
+        same = plane.talk.ask(
+            "GET", "/internal/config", (*INTERNAL, (b"if-none-match", etag.encode()))
+        )
+        self.assertEqual((same.status, same.body), (304, b""))
+        self.assertNotIn("content-type", same.headers)
+        plane.admin("POST", "/admin/keys", b'{"name":"m1"}')
+        changed = plane.internal("GET", "/internal/config")
+        self.assertNotEqual(changed.headers["etag"], etag)
+        plane.admin("DELETE", "/admin/keys/m1")
+        self.assertEqual(plane.internal("GET", "/internal/config").headers["etag"], etag)
+
+    def test_blocked_by_spend_until_the_period_turns(self) -> None:
+        """The poll after the budget is spent blocks the key, the first of the next day frees it."""
+        plane = Plane(self.mktemp())
+
+        def blocked() -> bool:
+            (key,) = decode_snapshot(plane.internal("GET", "/internal/config").body).keys
+            return key.blocked
+
+        self.assertFalse(blocked())
+        batch = json.dumps({"events": [event(input_tokens=100_000)]}).encode()
+        plane.internal("POST", "/internal/usage/batch", batch)
+        self.assertTrue(blocked())
+        plane.clock.advance(DAY - START % DAY - 1)
+        self.assertTrue(blocked())
+        plane.clock.advance(1)
+        self.assertFalse(blocked())
+
+    def test_reloaded_config_travels(self) -> None:
+        """What the operator changes in the file is in the next snapshot."""
+        plane = Plane(self.mktemp())
+        with open(plane.config_path, encoding="utf-8") as file:
+            text = file.read()
+        plane.write_config(text.replace("rpm = 600", "rpm = 7"))
+        plane.admin("POST", "/admin/reload")
+        (key,) = decode_snapshot(plane.internal("GET", "/internal/config").body).keys
+        self.assertEqual(key.rpm, 7)
+
+
+class BatchTests(SynchronousTestCase):
+    """Usage events."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        self.plane = Plane(self.folder)
+
+    def send(self, *events: object) -> tuple[int, dict[str, int]]:
+        reply = self.plane.internal(
+            "POST", "/internal/usage/batch", json.dumps({"events": events}).encode()
+        )
+        return reply.status, reply.json()
+
+    def test_counts_once(self) -> None:
+        """A batch sent again is answered the same way and billed once."""
+        self.assertEqual(
+            self.send(event(), event(id="event-2")),
+            (200, {"recorded": 2, "duplicates": 0, "invalid": 0}),
+        )
+        self.assertEqual(
+            self.send(event(), event(id="event-2")),
+            (200, {"recorded": 0, "duplicates": 2, "invalid": 0}),
+        )
+        self.assertEqual(self.plane.ledger.lifetime([APP_SHA]).requests, 2)
+
+    def test_one_bad_event_costs_only_itself(self) -> None:
+        """What cannot be recorded is counted, and the others of its batch are recorded."""
+        body = b'{"events":[{"id":1e999},7,{"id":"\xff"},' + json.dumps(event()).encode() + b"]}"
+        reply = self.plane.internal("POST", "/internal/usage/batch", body)
+        self.assertEqual(reply.json(), {"recorded": 1, "duplicates": 0, "invalid": 3})
+
+    def test_answered_after_the_sync_only(self) -> None:
+        """The data plane may forget an event once this is answered, so not a moment earlier."""
+        channel, transport = self.plane.talk.connect()
+        self.plane.writer.holding = True
+        body = json.dumps({"events": [event()]}).encode()
+        head = b"POST /internal/usage/batch HTTP/1.1\r\nx-omnigate-internal: " + INTERNAL[0][1]
+        channel.dataReceived(head + b"\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        self.assertEqual(transport.value(), b"")
+        self.plane.writer.run()
+        self.assertTrue(transport.value().startswith(b"HTTP/1.1 200"))
+        with open(os.path.join(self.folder, "ledger.jsonl"), "rb") as file:
+            self.assertEqual(json.loads(file.read())["id"], "event-1")
+
+    def test_refused(self) -> None:
+        """What is no batch is refused whole."""
+        for body, code in (
+            (b"", "invalid_json"),
+            (b"{", "invalid_json"),
+            (b"[]", "invalid_request"),
+            (b"{}", "invalid_request"),
+            (b'{"events":{}}', "invalid_request"),
+            (b'{"events":[],"more":1}', "invalid_request"),
+            (json.dumps({"events": [{}] * 501}).encode(), "invalid_request"),
+            (b'{"events":[' + b"[" * 100_000, "invalid_json"),
+        ):
+            reply = self.plane.internal("POST", "/internal/usage/batch", body)
+            self.assertEqual((reply.status, reply.json()["error"]["code"]), (400, code), body[:20])
+
+    def test_full_disk(self) -> None:
+        """A batch that the disk refuses is answered so, and taken when it is sent again."""
+        from twisted.internet.defer import fail
+
+        submit, self.plane.writer.submit = (  # type: ignore[method-assign]
+            self.plane.writer.submit,
+            lambda job: fail(OSError(28, "No space left on device")),
+        )
+        status, answer = self.send(event())
+        self.assertEqual((status, answer["error"]["code"]), (503, "storage_unavailable"))  # type: ignore[index]
+        self.plane.writer.submit = submit  # type: ignore[method-assign]
+        self.assertEqual(self.send(event())[1]["recorded"], 1)
+
+    def test_survives_a_restart(self) -> None:
+        """What was acknowledged is there after a start, and known as a duplicate."""
+        self.send(event())
+        self.plane.close()
+        append_file(os.path.join(self.folder, "ledger.jsonl"), b'{"id":"torn')
+        self.plane = Plane(self.folder)
+        self.assertEqual(self.send(event())[1]["duplicates"], 1)
+
+
+class CountersTests(SynchronousTestCase):
+    """Counts of refusals."""
+
+    def test_counted(self) -> None:
+        """Counts add up by key and reason, for people and for metrics."""
+        plane = Plane(self.mktemp())
+        body = b'{"refusals":[{"key":"app","code":"rate_limit_exceeded","count":3}],"gauges":{}}'
+        for _ in range(2):
+            self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 200)
+        (row,) = plane.admin("GET", "/admin/refusals").json()["refusals"]
+        self.assertEqual((row["key"], row["code"], row["count"]), ("app", "rate_limit_exceeded", 6))
+        self.assertEqual(row["last_at"], "2026-11-29T20:00:00.000Z")
+        self.assertIn(
+            b'omnigate_refusals_total{reason="rate_limit_exceeded"} 6.0',
+            plane.admin("GET", "/metrics").body,
+        )
+
+    def test_refused(self) -> None:
+        """What is no report is refused, and nothing of it is counted."""
+        plane = Plane(self.mktemp())
+        for body in (
+            b"[]",
+            b'{"refusals":[{"key":"app","code":"x"}]}',
+            b'{"refusals":[{"key":"app","code":"x","count":-1}]}',
+            b'{"refusals":[{"key":"app","code":"x","count":1.5}]}',
+            b'{"gauges":{"a":"b"}}',
+        ):
+            self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 400, body)
+        self.assertEqual(plane.admin("GET", "/admin/refusals").json()["refusals"], [])
+
+    def test_any_text(self) -> None:
+        """A key name that is not UTF-8 or holds control bytes is made showable."""
+        plane = Plane(self.mktemp())
+        body = b'{"refusals":[{"key":"a\xff\\u0007","code":"nonsense","count":1}]}'
+        self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 200)
+        (row,) = plane.admin("GET", "/admin/refusals").json()["refusals"]
+        self.assertEqual((row["key"], row["code"]), ("a\ufffd\\x07", "other"))

@@ -1,0 +1,63 @@
+"""Refusals and figures of data planes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.reports import FIGURES_SECONDS, MAX_FIGURES, MAX_ROWS, OTHER_KEY, Reports
+
+
+class RefusalTests(SynchronousTestCase):
+    """Counts by key and reason."""
+
+    def test_largest_first(self) -> None:
+        """What happens most stands first, each row with its last time."""
+        reports = Reports(0)
+        reports.refused("a", "rate_limit_exceeded", 1, 5)
+        reports.refused("b", "invalid_json", 2, 7)
+        reports.refused("a", "rate_limit_exceeded", 4, 3)
+        self.assertEqual(
+            [(row.key, row.code, row.count, row.last_ms) for row in reports.rows()],
+            [("a", "rate_limit_exceeded", 5, 5), ("b", "invalid_json", 2, 7)],
+        )
+
+    def test_bounded(self) -> None:
+        """Beyond the bound, names are counted together and no count is lost."""
+        reports = Reports(0)
+        for number in range(MAX_ROWS + 10):
+            reports.refused(f"key-{number}", "invalid_json", 1, 0)
+        rows = reports.rows()
+        self.assertEqual(len(rows), MAX_ROWS + 1)
+        self.assertEqual((rows[0].key, rows[0].count), (OTHER_KEY, 10))
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.text(max_size=200), st.text(max_size=20), st.integers(0, 10**12))
+    def test_any_text(self, key: str, code: str, count: int) -> None:
+        """Whatever is reported can be shown on one line."""
+        reports = Reports(0)
+        reports.refused(key, code, count, 0)
+        (row,) = reports.rows()
+        self.assertEqual(row.count, count)
+        self.assertLessEqual(len(row.key), 64)
+        row.key.encode("utf-8")
+
+
+class FigureTests(SynchronousTestCase):
+    """Figures of the data plane that reported last."""
+
+    def test_forgotten(self) -> None:
+        """Figures of a data plane that fell silent are no longer shown."""
+        reports = Reports(0)
+        reports.report_figures({"spool_events": 3.0}, 100.0)
+        self.assertEqual(reports.figures(100.0 + FIGURES_SECONDS), {"spool_events": 3.0})
+        self.assertEqual(reports.figures(101.0 + FIGURES_SECONDS), {})
+
+    def test_bounded(self) -> None:
+        """Names that are none and numbers that are none are left out; so are too many."""
+        reports = Reports(0)
+        reports.report_figures({"Bad-name": 1.0, "a": float("nan"), "b": 2.0}, 0.0)
+        self.assertEqual(reports.figures(0.0), {"b": 2.0})
+        reports.report_figures({f"a{number}": 1.0 for number in range(1000)}, 0.0)
+        self.assertEqual(len(reports.figures(0.0)), MAX_FIGURES)

@@ -1,0 +1,40 @@
+"""The folder of the state."""
+
+from __future__ import annotations
+
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
+
+
+class FolderTests(SynchronousTestCase):
+    """There, writable, and held once."""
+
+    def test_made_if_need_be(self) -> None:
+        """A folder that is not there is made for this user alone, and nothing is left in it."""
+        path = os.path.join(self.mktemp(), "state")
+        held = claim_folder(path)
+        self.addCleanup(os.close, held)
+        self.assertEqual((os.stat(path).st_mode & 0o777, os.listdir(path)), (0o700, []))
+
+    def test_held_once(self) -> None:
+        """A second control plane is refused the folder until the first one is gone."""
+        path = self.mktemp()
+        held = claim_folder(path)
+        self.assertIn(
+            "another control plane", str(self.assertRaises(StateFolderError, claim_folder, path))
+        )
+        os.close(held)
+        os.close(claim_folder(path))
+
+    def test_not_a_folder(self) -> None:
+        """What cannot be written names itself and the remedy."""
+        path = self.mktemp()
+        with open(path, "wb"):
+            pass
+        for wrong in (path, os.path.join(path, "state"), "/proc/omnigate"):
+            text = str(self.assertRaises(StateFolderError, check_writable, wrong))
+            self.assertIn(wrong, text)
+            self.assertIn("OMNIGATE_STATE_DIR", text)

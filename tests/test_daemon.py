@@ -1,0 +1,164 @@
+"""Options, exit statuses and the lines of failed starts."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.error import CannotListenError
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.daemon import BROKEN, CLEAN, DaemonOptions, Ending, StartError, listen_fault
+
+
+class Sample(DaemonOptions):
+    """Options of a daemon that is none."""
+
+    program = "omnigate-sample"
+    examples = "  twistd omnigate-sample --listen tcp:1\n"
+    optParameters = [["listen", "l", None, "Where to listen."]]
+
+
+class Reactor:
+    """As much of a reactor as an ending touches."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.stops = 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def callWhenRunning(  # noqa: N802
+        self, call: Callable[..., object], *arguments: object
+    ) -> None:
+        call(*arguments)
+
+    def callFromThread(self, call: Callable[[], object]) -> None:  # noqa: N802
+        call()
+
+
+class StderrCase(SynchronousTestCase):
+    """Catches what goes to the real standard error."""
+
+    def setUp(self) -> None:
+        self.stderr = io.StringIO()
+        self.patch(sys, "__stderr__", self.stderr)
+
+
+class OptionsTests(StderrCase):
+    """What the command line may hold."""
+
+    def test_unknown_option(self) -> None:
+        """An unknown option is one line and status 2."""
+        for arguments in (["--bogus"], ["--listen"], ["extra"], ["-x"]):
+            self.stderr.truncate(0)
+            error = self.assertRaises(SystemExit, Sample().parseOptions, arguments)
+            self.assertEqual(error.code, 2)
+            self.assertEqual(self.stderr.getvalue().count("\n"), 1)
+            self.assertIn("omnigate-sample: ", self.stderr.getvalue())
+
+    def test_known_option(self) -> None:
+        """A known one is read."""
+        options = Sample()
+        options.parseOptions(["--listen", "tcp:1"])
+        self.assertEqual(options["listen"], "tcp:1")
+
+    def test_help_ends_with_examples(self) -> None:
+        """The help shows how to call it."""
+        self.assertTrue(str(Sample()).endswith(Sample.examples))
+
+    def test_foreground(self) -> None:
+        """Whether somebody sees stderr is what twistd was told."""
+        options = Sample()
+        self.assertTrue(options.stays_in_front)
+        parent: Any = {"nodaemon": 0}
+        options.parent = parent
+        self.assertFalse(options.stays_in_front)
+
+
+class EndingTests(StderrCase):
+    """Which status the process ends with."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.reactor = Reactor()
+        self.handlers: dict[int, Any] = {}
+        self.exits: list[int] = []
+        self.patch(signal, "signal", self.handlers.__setitem__)
+        self.at_exit: list[Callable[[], None]] = []
+        self.patch(atexit, "register", self.at_exit.append)
+        self.patch(os, "_exit", self.exits.append)
+        self.ending = Ending("omnigate-sample", self.reactor, in_front=True)
+
+    def leave(self) -> None:
+        for call in self.at_exit:
+            call()
+
+    def test_clean(self) -> None:
+        """A stop by a signal, in order, leaves the status at 0."""
+        self.ending.watch()
+        self.reactor.running = True
+        self.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        self.handlers[signal.SIGINT](signal.SIGINT, None)
+        self.assertEqual(self.reactor.stops, 1)
+        self.ending.stopped()
+        self.leave()
+        self.assertEqual((self.ending.status, self.exits), (CLEAN, []))
+
+    def test_broken(self) -> None:
+        """An end that nobody asked for is 70."""
+        self.ending.watch()
+        self.leave()
+        self.assertEqual(self.exits, [BROKEN])
+
+    def test_start_fails_while_running(self) -> None:
+        """A start that fails late stops the reactor and is still 1 after an orderly stop."""
+        self.ending.watch()
+        self.reactor.running = True
+        self.ending.fail_start("no disk")
+        self.assertEqual(self.stderr.getvalue(), "omnigate-sample: no disk\n")
+        self.assertEqual(self.reactor.stops, 1)
+        self.ending.stopped()
+        self.leave()
+        self.assertEqual(self.exits, [1])
+
+    def test_start_fails_early(self) -> None:
+        """Before the reactor runs, the foreground ends at once, a daemon tells its parent."""
+        error = self.assertRaises(SystemExit, self.ending.fail_start, "no port")
+        self.assertEqual((error.code, self.stderr.getvalue()), (1, "omnigate-sample: no port\n"))
+        hidden = Ending("omnigate-sample", self.reactor, in_front=False)
+        told = self.assertRaises(StartError, hidden.fail_start, "no port")
+        self.assertEqual(str(told), "no port")
+
+    def test_hangup(self) -> None:
+        """SIGHUP calls what it is for."""
+        calls: list[str] = []
+        self.ending.on_hangup(lambda: calls.append("reload"))
+        self.handlers[signal.SIGHUP](signal.SIGHUP, None)
+        self.assertEqual(calls, ["reload"])
+
+
+class ListenFaultTests(SynchronousTestCase):
+    """The line for an address that cannot be had."""
+
+    def test_causes(self) -> None:
+        """Each cause names the address, the setting and what to do."""
+        for number, words in (
+            (errno.EADDRINUSE, "the port is in use"),
+            (errno.EACCES, "ports below 1024"),
+            (errno.EADDRNOTAVAIL, "no such address"),
+            (errno.EMFILE, "many"),
+        ):
+            error = CannotListenError("", 80, OSError(number, "too many"))
+            line = listen_fault("tcp:80", "OMNIGATE_X", error)
+            self.assertIn(words, line)
+            self.assertIn("tcp:80", line)
+            self.assertIn("OMNIGATE_X", line)
+        self.assertIn("odd", listen_fault("x:1", "OMNIGATE_X", ValueError("odd")))
