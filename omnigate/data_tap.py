@@ -1,0 +1,165 @@
+"""``twistd omnigate-data``: the options, and the parts of the data plane put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IProtocol, IStreamServerEndpoint
+from twisted.logger import Logger
+
+from omnigate.config.snapshot import SnapshotUpstream
+from omnigate.daemon import DaemonOptions, Ending, listen_fault, refuse_start
+from omnigate.files import WriterThread
+from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.config_pull import ConfigPull
+from omnigate.gateway.control_client import ControlClient
+from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.plane import DataPlane
+from omnigate.gateway.service import DataParts, DataService
+from omnigate.gateway.settle import Books
+from omnigate.gateway.spool import Spool
+from omnigate.protocols.connector import AddressError, connect, parse_address
+from omnigate.protocols.pool import Connect
+from omnigate.protocols.watchdog import Watchdog
+from omnigate.settings import DataSettings, SettingsError, read_data_settings
+
+PROGRAM = "omnigate-data"
+
+#: Files beside connections: logs, spool, the reactor's own, and some to spare.
+_OTHER_FILES = 256
+
+_log = Logger(namespace="omnigate.data")
+
+
+class Options(DaemonOptions):
+    """Options of ``twistd omnigate-data``."""
+
+    program = PROGRAM
+    synopsis = "[options]"
+    longdesc = (
+        "The data plane of omnigate: the public port that applications talk to. "
+        "OMNIGATE_INTERNAL_TOKEN and the providers' keys stand in the environment, or in files "
+        "that NAME_FILE names; they are never options."
+    )
+    optParameters = [
+        ["listen", "l", None, "Where to listen, as a Twisted endpoint. [OMNIGATE_DATA_LISTEN, or "
+         "tcp:8080]"],
+        ["control-url", "u", None, "Where the control plane is. [OMNIGATE_CONTROL_URL, or "
+         "http://127.0.0.1:8081]"],
+        ["state-dir", "s", None, "The folder of the spool and of the last config. "
+         "[OMNIGATE_STATE_DIR, or /var/lib/omnigate]"],
+    ]  # fmt: skip
+
+
+def makeService(options: Options) -> Service:
+    """Put the data plane together; what is wrong ends the start with status 1 and its line."""
+    from twisted.internet import reactor as the_reactor
+
+    reactor: Any = the_reactor
+    settings = _read_settings(options)
+    _allow_open_files(settings.max_connections)
+    writer = WriterThread("omnigate-data", reactor.callFromThread)
+    log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
+    spool = Spool(settings.spool, writer)
+    try:
+        spool.open()
+    except OSError as error:
+        refuse_start(
+            PROGRAM,
+            [
+                f"{settings.spool}: cannot be written: {error.strerror or error}; give a folder "
+                "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
+            ],
+        )
+    try:
+        client = ControlClient(reactor, settings.control_url, settings.internal_token)
+    except AddressError as error:
+        refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
+    delivery = Delivery(spool, client.post, reactor, settings.flush_ms / 1000)
+    access_log = AccessLog(settings.access_log, log_writer, reactor)
+    books = Books(spool.append, delivery.refusal)
+    plane = DataPlane(settings, reactor, Watchdog(reactor), books, access_log)
+    parts = DataParts(
+        plane=plane,
+        spool=spool,
+        delivery=delivery,
+        client=client,
+        access_log=access_log,
+        endpoint=_endpoint(reactor, settings),
+        connect=lambda config: _connector(reactor, config),
+        writers=(writer, log_writer),
+    )
+    service = DataService(
+        parts,
+        settings,
+        reactor,
+        os.environ,
+        Ending(PROGRAM, reactor, options.stays_in_front),
+        lambda error: listen_fault(settings.listen, "OMNIGATE_DATA_LISTEN", error),
+    )
+    parts.pull = ConfigPull(
+        lambda: client.get("/internal/config"),
+        reactor,
+        settings.poll_ms / 1000,
+        settings.config_cache,
+        service.install,
+        writer,
+    )
+    return service
+
+
+def _allow_open_files(connections: int) -> None:
+    """Raise the soft limit on open files to what the connections need, where the hard one lets.
+
+    A client's connection mostly has one to an upstream beside it.
+    """
+    needed = 2 * connections + _OTHER_FILES
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    reached = needed if hard == RLIM_INFINITY else min(needed, hard)
+    if soft != RLIM_INFINITY and soft < reached:
+        setrlimit(RLIMIT_NOFILE, (reached, hard))
+    if reached < needed:
+        _log.warn(
+            "only {reached} files may be open, and OMNIGATE_MAX_CONNECTIONS={connections} may need "
+            "{needed}; raise LimitNOFILE= of the unit or lower the setting",
+            reached=reached,
+            connections=connections,
+            needed=needed,
+        )
+
+
+def _endpoint(reactor: Any, settings: DataSettings) -> IStreamServerEndpoint:
+    try:
+        endpoint: IStreamServerEndpoint = serverFromString(reactor, settings.listen)
+    except (ValueError, TypeError, OSError) as error:
+        refuse_start(
+            PROGRAM,
+            [f"OMNIGATE_DATA_LISTEN or --listen: {settings.listen} is no endpoint: {error}"],
+        )
+    return endpoint
+
+
+def _read_settings(options: Options) -> DataSettings:
+    try:
+        settings, warnings = read_data_settings(os.environ, dict(options))
+    except SettingsError as error:
+        refuse_start(PROGRAM, str(error).splitlines())
+    for warning in warnings:
+        _log.warn("{warning}", warning=warning)
+    return settings
+
+
+def _connector(reactor: Any, config: SnapshotUpstream) -> Connect:
+    address = parse_address(config.base_url, config.proxy, config.ca_file)
+    seconds = config.connect_timeout_ms / 1000
+
+    def open_connection(build: Callable[[], IProtocol]) -> Deferred[IProtocol]:
+        return connect(reactor, address, build, seconds)
+
+    return open_connection
