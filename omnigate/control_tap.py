@@ -11,7 +11,8 @@ from typing import Any
 import attrs
 from twisted.application.service import Service
 from twisted.internet.endpoints import serverFromString
-from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from omnigate.config.prices import price_for
@@ -108,7 +109,9 @@ def makeService(options: Options) -> Service:
         observe=metrics.recorded,
     )
     metrics.watch_plane(ledger, config_file, reports, lag, reactor.seconds)
-    snapshots = Snapshots(lambda: config_file.config, book, ledger, now_ms)
+    snapshots = Snapshots(
+        lambda: config_file.config, book, ledger, now_ms, keys_writer, lambda: pause(reactor)
+    )
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
@@ -116,7 +119,9 @@ def makeService(options: Options) -> Service:
     routes = Routes(
         *health.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, reactor.seconds).endpoints(),
-        *AdminApi(book, snapshots, ledger, config_file, reports, metrics).endpoints(),
+        *AdminApi(
+            book, snapshots, ledger, config_file, reports, metrics, lambda: pause(reactor)
+        ).endpoints(),
     )
     parts = ControlParts(
         endpoint=_endpoint(reactor, settings),
@@ -137,6 +142,11 @@ def makeService(options: Options) -> Service:
         Ending(PROGRAM, reactor, options.stays_in_front),
         lambda error: listen_fault(settings.listen, "OMNIGATE_CONTROL_LISTEN", error),
     )
+
+
+async def pause(reactor: IReactorTime) -> None:
+    """Let the reactor do what else there is to do."""
+    await deferLater(reactor, 0)
 
 
 def price_of(config: Config, event: UsageEvent) -> Price | None:

@@ -88,12 +88,12 @@ class InternalApi:
 
     async def config(self, call: Call) -> Answer:
         """Answer the snapshot; 304 where the data plane has that version."""
-        version, encoded = self._snapshots.current()
-        etag = f'"{version}"'
+        snapshot = await self._snapshots.current()
+        etag = f'"{snapshot.version}"'
         headers = ((b"etag", etag.encode("ascii")),)
         if call.if_none_match == etag:
             return Answer(status=304, headers=headers)
-        return Answer(encoded, headers=headers)
+        return Answer(snapshot.data, headers=headers)
 
     async def usage_batch(self, call: Call) -> Answer:
         """Record a batch of usage events and answer what became of them."""

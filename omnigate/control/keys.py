@@ -148,6 +148,8 @@ class KeyStore:
 
     A change is written and synced before it is visible. One change runs at a time, so one that
     fails on disk leaves both as they were.
+
+    :ivar revision: another number after every change.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class KeyStore:
         self._make_secret = make_secret
         self._keys: dict[str, GatewayKey] = {}
         self._turn = DeferredLock()
+        self.revision = 0
 
     def load(self) -> None:
         """Read ``keys.json``; no file is an empty store. It blocks, and is for the start only.
@@ -237,9 +240,10 @@ class KeyStore:
 
     async def _replace(self, keys: dict[str, GatewayKey]) -> None:
         """Replace the file, then the table."""
-        data = _encode_file(keys.values())
+        rows = tuple(keys.values())
         try:
-            await self._writer.submit(lambda: replace_file(self.path, data))
+            # Ten thousand keys take a while to encode, so that is done over there too.
+            await self._writer.submit(lambda: replace_file(self.path, _encode_file(rows)))
         except (OSError, WriterBusyError, WriterStoppedError) as error:
             raise GatewayError(
                 "storage_unavailable",
@@ -248,6 +252,7 @@ class KeyStore:
                 detail=f"{self.path}: {error}",
             ) from None
         self._keys = keys
+        self.revision += 1
 
 
 def _encode_file(keys: Iterable[GatewayKey]) -> bytes:
@@ -320,11 +325,18 @@ class KeyBook:
     def __init__(self, managed: KeyStore, file_keys: Iterable[ResolvedKey] = ()) -> None:
         self.managed = managed
         self._file_keys: tuple[GatewayKey, ...] = ()
+        self._installs = 0
         self.install(file_keys)
+
+    @property
+    def revision(self) -> tuple[int, int]:
+        """Another value after every change of any key."""
+        return self._installs, self.managed.revision
 
     def install(self, file_keys: Iterable[ResolvedKey]) -> None:
         """Replace the file keys by those of a new config."""
         self._file_keys = tuple(file_key(resolved) for resolved in file_keys)
+        self._installs += 1
 
     def __iter__(self) -> Iterator[GatewayKey]:
         yield from self._file_keys

@@ -77,6 +77,7 @@ class Plane:
 
     def __init__(self, folder: str, config: str = CONFIG, open_ledger: bool = True) -> None:
         os.makedirs(folder, exist_ok=True)
+        self.pauses = 0
         self.clock = Clock()
         self.clock.advance(START)
         self.writer = SynchronousWriter()
@@ -111,7 +112,12 @@ class Plane:
             self.clock.seconds,
         )
         self.snapshots = Snapshots(
-            lambda: self.config_file.config, self.book, self.ledger, self.now_ms
+            lambda: self.config_file.config,
+            self.book,
+            self.ledger,
+            self.now_ms,
+            self.writer,
+            self.pause,
         )
         self.health = Health()
         self.talk = Conversation(
@@ -126,11 +132,15 @@ class Plane:
                 self.config_file,
                 self.reports,
                 self.metrics,
+                self.pause,
             ).endpoints(),
             clock=self.clock,
         )
         if open_ledger:
             self.open_ledger()
+
+    async def pause(self) -> None:
+        self.pauses += 1
 
     def now_ms(self) -> int:
         return int(self.clock.seconds() * 1000)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import Config, load_config
+from omnigate.config.snapshot import decode_snapshot
 from omnigate.control.keys import KeyBook, KeyStore
-from omnigate.control.snapshots import Snapshots
+from omnigate.control.snapshots import MAX_KEYS_AT_ONCE, Encoded, Snapshots
+from omnigate.ledger.service import LedgerNotReady
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.plane import CONFIG
 from tests.control.test_keys import resolved
@@ -17,28 +20,56 @@ from tests.control.test_keys import resolved
 class Spent:
     """A ledger that knows one figure."""
 
-    def __init__(self) -> None:
-        self.nano = 0
+    ready = True
+    nano = 0
 
     def spend_nano(self, key_hashes: Iterable[str], period: str, now_ms: int) -> int:
         return self.nano
 
 
 class SnapshotsTests(SynchronousTestCase):
-    """Two polls without news in between give the very same bytes."""
+    """When a snapshot is made anew, and where."""
+
+    def setUp(self) -> None:
+        self.config = load_config(CONFIG)
+        self.writer = SynchronousWriter()
+        self.book = KeyBook(KeyStore("unused", self.writer, lambda: 0))
+        self.book.install([resolved("app", "1" * 64)])
+        self.spent = Spent()
+        self.snapshots = Snapshots(
+            lambda: self.config, self.book, self.spent, lambda: 0, self.writer, self.pause
+        )
+
+    async def pause(self) -> None:
+        """Let the reactor go on, which there is none of here."""
+
+    def current(self) -> Encoded:
+        return self.successResultOf(Deferred.fromCoroutine(self.snapshots.current()))
 
     def test_encoded_once(self) -> None:
         """Nothing is encoded again until a key, a block or the config changes."""
-        config = [load_config(CONFIG)]
-        store = KeyStore("unused", SynchronousWriter(), lambda: 0)
-        book = KeyBook(store, [resolved("app", "1" * 64)])
-        spent = Spent()
-        snapshots = Snapshots(lambda: config[0], book, spent, lambda: 0)
-        version, encoded = snapshots.current()
-        self.assertIs(snapshots.current()[1], encoded)
-        book.install([resolved("web", "1" * 64)])
-        self.assertNotEqual(snapshots.current()[0], version)
-        book.install([resolved("app", "1" * 64)])
-        self.assertEqual(snapshots.current(), (version, encoded))
-        config[0] = Config()
-        self.assertNotEqual(snapshots.current()[0], version)
+        first = self.current()
+        self.assertIs(self.current(), first)
+        self.book.install([resolved("web", "1" * 64)])
+        self.assertNotEqual(self.current().version, first.version)
+        self.book.install([resolved("app", "1" * 64)])
+        self.assertEqual(self.current(), first)
+        self.config = Config()
+        self.assertNotEqual(self.current().version, first.version)
+
+    def test_not_ready_without_budgets_too(self) -> None:
+        """While the ledger is not loaded there is no snapshot, whatever the keys."""
+        self.spent.ready = False
+        self.failureResultOf(Deferred.fromCoroutine(self.snapshots.current()), LedgerNotReady)
+
+    def test_many_keys_are_encoded_elsewhere(self) -> None:
+        """A long list of keys does not hold the reactor; the snapshot is the same."""
+        many = [resolved(f"key-{n}", f"{n:064x}") for n in range(MAX_KEYS_AT_ONCE + 1)]
+        self.book.install(many)
+        self.writer.holding = True
+        waiting = Deferred.fromCoroutine(self.snapshots.current())
+        self.assertNoResult(waiting)
+        self.writer.run()
+        encoded = self.successResultOf(waiting)
+        self.assertEqual(len(decode_snapshot(encoded.data).keys), len(many))
+        self.assertIs(self.current(), encoded)
