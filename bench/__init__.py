@@ -1,1 +1,1 @@
-"""Benchmarks of omnigate's own parts, run as ``python -m bench.NAME``; no network, no clients."""
+"""Benchmarks: of the whole gateway, ``python -m bench``, and of parts, ``python -m bench.NAME``."""

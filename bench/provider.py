@@ -1,0 +1,196 @@
+"""A fake provider for speed: every answer is prepared bytes, and every request is checked.
+
+It is a program of its own (``python -m bench.provider``), prints its port, and stays until it is
+ended. For behaviour, and for all the ways a provider fails, there is
+:mod:`omnigate.testing.provider`; this one only ever does the right thing, as cheaply as it can.
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol
+
+from bench import traffic
+from bench.traffic import OddRequestError
+
+# The largest request of the benchmark is 1 MiB; a head is under 2 KiB.
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+
+_REQUEST_LINE = b"POST %b HTTP/1.1\r\n" % traffic.CHAT_PATH.encode("ascii")
+_LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,9})\r\n", re.IGNORECASE)
+
+
+class Answers:
+    """What is answered, and what must be asked.
+
+    :param paced_events: words in a paced stream.
+    :param key: the credential that a gateway must show.
+    :param client_key: what must never come through a gateway.
+    :param sizes: of the requests that clients send, in bytes.
+    """
+
+    def __init__(
+        self, paced_events: int, key: str, client_key: str, sizes: Iterable[tuple[str, int]]
+    ) -> None:
+        self.paced_events = paced_events
+        self._key = f"Bearer {key}".encode("ascii")
+        self._client_key = client_key.encode("ascii")
+        self._whole = traffic.whole_answer()
+        self._burst = (traffic.burst_answer(False), traffic.burst_answer(True))
+        self._tails: dict[tuple[str, int], bytes] = {}
+        for kind, size in sizes:
+            body = traffic.request_body(kind, size)
+            tail = body[traffic.read_model(body)[2] :]
+            self._tails[kind, len(tail)] = tail
+
+    def judge(self, head: bytes, body: bytes) -> str:
+        """Return which answer is asked for.
+
+        :raises OddRequestError: the request is not what a client of the benchmark wrote.
+        """
+        if not head.startswith(_REQUEST_LINE):
+            raise OddRequestError("the path is another one than the client's")
+        kind, through_gateway, end = traffic.read_model(body)
+        tail = self._tails.get((kind, len(body) - end))
+        if tail is None or not body.endswith(tail):
+            raise OddRequestError("the body is not the client's")
+        if through_gateway and (self._key not in head or self._client_key in head):
+            raise OddRequestError("the credential is not the upstream's")
+        return kind
+
+    def complete(self, kind: str, body: bytes) -> bytes:
+        """Return a complete answer of a kind that needs no clock."""
+        return self._whole if kind == "whole" else self._burst[traffic.asks_for_usage(body)]
+
+
+class ProviderConnection(Protocol):
+    """One connection: takes requests one after the other and answers each."""
+
+    def __init__(self, answers: Answers, clock: IReactorTime) -> None:
+        self._answers = answers
+        self._clock = clock
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 0
+        self._streaming = False
+
+    def connectionMade(self) -> None:
+        """Send what is written at once."""
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpNoDelay(True)
+
+    def connectionLost(self, reason: object = None) -> None:
+        """Stop the stream, if one is under way."""
+        self._streaming = False
+
+    def dataReceived(self, data: bytes) -> None:
+        """Collect a request; answer it when it is whole."""
+        self._pieces.append(data)
+        self._have += len(data)
+        if self._have < self._need:
+            return
+        data = b"".join(self._pieces)
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            self._bound(self._have)
+            return
+        found = _LENGTH.search(data, 0, end)
+        if found is None:
+            self._refuse("the request has no length")
+            return
+        self._need = end + int(found[1])
+        self._bound(self._need)
+        if len(data) > self._need:
+            self._refuse("a request came before the answer to the one before it")
+        elif len(data) == self._need:
+            self._pieces, self._have, self._need = [], 0, 0
+            self._answer(data[:end], data[end:])
+
+    def _bound(self, size: int) -> None:
+        if size > MAX_REQUEST_BYTES:
+            self._refuse("the request is larger than any of the benchmark")
+
+    def _answer(self, head: bytes, body: bytes) -> None:
+        assert self.transport is not None
+        try:
+            kind = self._answers.judge(head, body)
+        except OddRequestError as fault:
+            self._refuse(str(fault))
+            return
+        if kind != "paced":
+            self.transport.write(self._answers.complete(kind, body))
+            return
+        self._streaming = True
+        self.transport.write(traffic.stream_head())
+        self._tick(0, self._clock.seconds(), traffic.asks_for_usage(body))
+
+    def _tick(self, index: int, began: float, with_usage: bool) -> None:
+        """Send one event of a paced stream; none is sent late because the one before was."""
+        if not self._streaming or self.transport is None:
+            return
+        if index < self._answers.paced_events:
+            event = traffic.paced_event(index, time.monotonic_ns())
+            self.transport.write(traffic.chunk(event))
+            due = began + (index + 1) * traffic.PACE_SECONDS
+            pause = max(0.0, due - self._clock.seconds())
+            self._clock.callLater(pause, self._tick, index + 1, began, with_usage)
+            return
+        self._streaming = False
+        ending = traffic.stream_end("paced", self._answers.paced_events, with_usage)
+        self.transport.write(traffic.chunks_of(ending) + traffic.LAST_CHUNK)
+
+    def _refuse(self, reason: str) -> None:
+        assert self.transport is not None
+        self.transport.write(traffic.refusal(reason))
+        self.transport.loseConnection()
+
+
+class ProviderFactory(Factory):
+    """Makes a connection of each that comes."""
+
+    noisy = False
+
+    def __init__(self, answers: Answers, clock: IReactorTime) -> None:
+        self._answers = answers
+        self._clock = clock
+
+    def buildProtocol(self, addr: object) -> Protocol:
+        """Return one more connection."""
+        return ProviderConnection(self._answers, self._clock)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Listen on a free port of loopback, print it, and serve."""
+    parser = argparse.ArgumentParser(prog="python -m bench.provider", description=__doc__)
+    parser.add_argument("--paced-events", type=int, default=100)
+    parser.add_argument("--key", default="", help="the credential that a gateway must show")
+    parser.add_argument("--client-key", default="-", help="what no gateway may let through")
+    parser.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="KIND:BYTES",
+        help="a request that clients send; may be given several times",
+    )
+    options = parser.parse_args(arguments)
+    sizes = [(kind, int(size)) for kind, _, size in (word.partition(":") for word in options.size)]
+    answers = Answers(options.paced_events, options.key, options.client_key, sizes)
+    # The product's own reactor: what the provider saves, the load driver beside it can use.
+    from omnigate.protocols.lean_reactor import install
+
+    install()
+    from twisted.internet import reactor
+
+    the_reactor: Any = reactor
+    factory = ProviderFactory(answers, the_reactor)
+    port = the_reactor.listenTCP(0, factory, backlog=1024, interface="127.0.0.1")
+    print(port.getHost().port, flush=True)
+    the_reactor.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The command line of the benchmark."""
+
+import contextlib
+import io
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from bench.__main__ import main, parse
+
+
+class ParseTests(SynchronousTestCase):
+    def test_all_by_default(self) -> None:
+        """Without options everything is measured, three rounds of two seconds."""
+        options, json_path = parse([])
+        self.assertEqual(
+            list(options.names), ["start", "chat1", "chat32", "stream32", "paced100", "large8"]
+        )
+        self.assertEqual((options.rounds, options.seconds, options.paced_events), (3, 2.0, 200))
+        self.assertTrue(options.nginx and options.control and options.pin)
+        self.assertIsNone(json_path)
+
+    def test_options(self) -> None:
+        """What is given is taken."""
+        words = "--scenarios chat1,start --rounds 1 --seconds 0.5 --no-nginx --no-control --no-pin"
+        options, json_path = parse([*words.split(), "--json", "out.json"])
+        self.assertEqual((list(options.names), options.rounds), (["chat1", "start"], 1))
+        self.assertFalse(options.nginx or options.control or options.pin)
+        self.assertEqual(json_path, Path("out.json"))
+
+    def test_faults(self) -> None:
+        """What cannot be is refused with status 2, and the words say what can."""
+        for words, said in (
+            ("--scenarios chat2", "there are start, chat1"),
+            ("--scenarios ,", "no scenario given"),
+            ("--rounds 0", "--rounds must be 1 to 20"),
+            ("--seconds 1000", "--seconds must be 0.1 to 30"),
+        ):
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                ended = self.assertRaises(SystemExit, parse, words.split())
+            self.assertEqual(ended.code, 2)
+            self.assertIn(said, err.getvalue())
+
+    def test_scan(self) -> None:
+        """``scan`` is the table of hostile bodies; one small row of it here."""
+        out = io.StringIO()
+        self.patch(__import__("sys"), "argv", ["bench"])
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(main(["scan", "--size", "20000", "image"]), 0)
+        self.assertRegex(out.getvalue(), r"(?m)^image .* accepted$")
