@@ -1,7 +1,8 @@
 """A data plane in memory: no sockets, no files, and a clock that tests turn.
 
-Clients and upstreams are string transports, so a test plays both ends byte by byte and
-reads what the plane said to either.
+Clients and upstreams are played byte by byte, so a scene reads as the trace of its wires:
+``client.send(…)``, ``plane.last.answer(…)``, ``client.received()``. Whoever does something
+lets the reactor turn once afterwards, so that ends are told before the next line.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
-from twisted.python.failure import Failure
 
 from omnigate.config.snapshot import (
     Snapshot,
@@ -26,87 +25,149 @@ from omnigate.config.snapshot import (
 )
 from omnigate.events import UsageEvent, decode_event
 from omnigate.gateway.access_log import AccessLine
+from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import Upstream
 from omnigate.protocols.client import ClientConnection, ClientFactory
 from omnigate.protocols.connector import parse_address
 from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import read_data_settings
+from omnigate.wire.head import RequestHead
+from omnigate.wire.target import Target
+from tests.planes.reading import Answer, read_answers
+from tests.planes.transport import WireTransport
 
 #: The gateway key that the data plane of a test knows, and its provider's credential.
 KEY = "og-test-key-0123456789"
 SECRET = "sk-upstream-credential-42"
 
-
-class WireTransport(StringTransport):
-    """A string transport that can be half closed, aborted and asked what state it is in.
-
-    :ivar aborted: :meth:`abortConnection` was called.
-    :ivar half_closed: the write side was closed.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.aborted = False
-        self.half_closed = False
-        self.protocol: Any = None
-
-    def setTcpNoDelay(self, enabled: bool) -> None:  # noqa: N802
-        """Nothing to do without a socket."""
-
-    def loseWriteConnection(self) -> None:  # noqa: N802
-        """Remember it."""
-        self.half_closed = True
-
-    def abortConnection(self) -> None:
-        """Lose the connection at once, as a reset does; told on the next call of the test."""
-        self.aborted = True
-        self.disconnecting = True
+#: What a connection beyond the cap is told in these tests.
+FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\nconnection: close\r\n\r\nfull"
 
 
 class FakeConnection:
     """One connection that the plane opened to an upstream."""
 
-    def __init__(self, upstream: str, protocol: Any) -> None:
+    def __init__(self, clock: Clock, upstream: str, protocol: Any) -> None:
+        self._clock = clock
         self.upstream = upstream
         self.protocol = protocol
-        self.transport = WireTransport()
-        protocol.makeConnection(self.transport)
+        self.transport = WireTransport(clock)
+        self.transport.connect(protocol)
 
     def requests(self) -> bytes:
         """All bytes the plane wrote here so far."""
-        return bytes(self.transport.value())
+        return self.transport.value()
 
     def answer(self, data: bytes) -> None:
         """The upstream sends ``data``."""
-        self.protocol.dataReceived(data)
+        self.transport.peer_sends(data)
+        self._clock.advance(0)
 
     def close(self, reason: type[Exception] = ConnectionDone) -> None:
         """The upstream ends the connection."""
-        self.protocol.connectionLost(Failure(reason()))
+        self.transport.peer_closes(reason())
+        self._clock.advance(0)
+
+    @property
+    def open(self) -> bool:
+        """Whether the plane still has it."""
+        return self.transport.connected
 
 
 class FakeClient:
     """One client's connection."""
 
-    def __init__(self, factory: ClientFactory) -> None:
+    def __init__(self, clock: Clock, factory: ClientFactory) -> None:
+        self._clock = clock
+        self.transport = WireTransport(clock)
         self.protocol = cast(ClientConnection, factory.buildProtocol(None))
-        self.transport = WireTransport()
-        self.protocol.makeConnection(self.transport)
+        if self.protocol is None:
+            self.transport.connected = False
+        else:
+            self.transport.connect(self.protocol)
 
     def send(self, data: bytes) -> None:
         """The client sends ``data``."""
-        self.protocol.dataReceived(data)
+        self.transport.peer_sends(data)
+        self._clock.advance(0)
 
     def received(self) -> bytes:
         """All bytes the client got so far."""
-        return bytes(self.transport.value())
+        return self.transport.value()
 
-    def leave(self) -> None:
+    def answers(self, *methods: bytes) -> list[Answer]:
+        """What the client got, read strictly as the answers to requests of these methods."""
+        return read_answers(self.received(), self.open, methods)
+
+    @property
+    def answer(self) -> Answer:
+        """The newest answer."""
+        return self.answers()[-1]
+
+    def leave(self, reason: type[Exception] = ConnectionDone) -> None:
         """The client closes its end."""
-        self.protocol.connectionLost(Failure(ConnectionDone()))
+        self.transport.peer_closes(reason())
+        self._clock.advance(0)
+
+    def stall(self, after: int = 0) -> None:
+        """The client takes ``after`` bytes more and then nothing."""
+        self.transport.window = after
+
+    def take(self, size: float = float("inf")) -> None:
+        """The client takes ``size`` bytes of what waits for it."""
+        self.transport.peer_takes(size)
+        self._clock.advance(0)
+
+    @property
+    def open(self) -> bool:
+        """Whether the plane has left the connection open."""
+        return self.transport.connected and not self.transport.half_closed
+
+
+class Connecting:
+    """An attempt of the plane to connect that the test decides over."""
+
+    def __init__(self, plane: MemoryDataPlane, upstream: str, build: Callable[[], Any]) -> None:
+        self._plane = plane
+        self._build = build
+        self.upstream = upstream
+        self.canceled = False
+        self.deferred: Deferred[IProtocol] = Deferred(self._cancel)
+
+    def _cancel(self, _: Deferred[IProtocol]) -> None:
+        self.canceled = True
+
+    def succeed(self) -> FakeConnection:
+        """The connection comes about."""
+        connection = self._plane.connected(self.upstream, self._build)
+        self.deferred.callback(connection.protocol)
+        self._plane.turn()
+        return connection
+
+    def fail(self, error: Exception | None = None) -> None:
+        """It does not."""
+        self.deferred.errback(error or ConnectionRefusedError())
+        self._plane.turn()
+
+
+class WatchedPlane(DataPlane):
+    """A data plane that remembers its exchanges."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.exchanges: list[Exchange] = []
+
+    def exchange(
+        self, head: RequestHead, target: Target, response: Response, peer: str
+    ) -> Exchange:
+        """Make one, and remember it."""
+        exchange = super().exchange(head, target, response, peer)
+        self.exchanges.append(exchange)
+        return exchange
 
 
 class MemoryDataPlane:
@@ -117,6 +178,8 @@ class MemoryDataPlane:
     :ivar lines: access log entries.
     :ivar opened: connections to upstreams, oldest first.
     :ivar refusing: names of upstreams that refuse connections.
+    :ivar slow: whether connecting waits for the test; see :attr:`connecting`.
+    :ivar connecting: attempts to connect that wait or have waited, oldest first.
     """
 
     def __init__(
@@ -125,6 +188,8 @@ class MemoryDataPlane:
         upstreams: Sequence[SnapshotUpstream] | None = None,
         keys: Sequence[SnapshotKey] | None = None,
         environ: dict[str, str] | None = None,
+        *,
+        configured: bool = True,
     ) -> None:
         self.clock = Clock()
         self.clock.advance(1_790_000_000.0)
@@ -133,7 +198,9 @@ class MemoryDataPlane:
         self.refused: list[tuple[str, str]] = []
         self.lines: list[AccessLine] = []
         self.opened: list[FakeConnection] = []
+        self.connecting: list[Connecting] = []
         self.refusing: set[str] = set()
+        self.slow = False
         self._environ = {
             "OMNIGATE_INTERNAL_TOKEN": "internal-token-0123456789",
             "UPSTREAM_KEY": SECRET,
@@ -141,15 +208,16 @@ class MemoryDataPlane:
         }
         settings, _ = read_data_settings(self._environ)
         books = Books(self._append, self._refuse)
-        self.plane = DataPlane(settings, self.clock, self.watchdog, books, cast(Any, self))
-        self.factory = ClientFactory(self.plane, settings.max_connections, lambda: b"full")
+        self.plane = WatchedPlane(settings, self.clock, self.watchdog, books, cast(Any, self))
+        self.factory = ClientFactory(self.plane, settings.max_connections, lambda: FULL)
         self.enabled = True
         self.watchdog.start()
-        self.install(
-            routes if routes is not None else [route("small", ("u1", "vendor-1"))],
-            upstreams if upstreams is not None else [upstream("u1")],
-            keys if keys is not None else [key()],
-        )
+        if configured:
+            self.install(
+                routes if routes is not None else [route("small", ("u1", "vendor-1"))],
+                upstreams if upstreams is not None else [upstream("u1")],
+                keys if keys is not None else [key()],
+            )
 
     def install(
         self,
@@ -170,21 +238,46 @@ class MemoryDataPlane:
 
     def client(self) -> FakeClient:
         """A new client's connection."""
-        return FakeClient(self.factory)
+        return FakeClient(self.clock, self.factory)
 
     def advance(self, seconds: float, step: float = 0.1) -> None:
         """Let time pass in small steps."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
 
+    def turn(self) -> None:
+        """Let the reactor turn once, in no time."""
+        self.clock.advance(0)
+
     @property
     def last(self) -> FakeConnection:
         """The newest connection to an upstream."""
         return self.opened[-1]
 
+    @property
+    def at(self) -> list[str]:
+        """The upstreams that were connected to, in order."""
+        return [connection.upstream for connection in self.opened]
+
+    @property
+    def outcomes(self) -> list[str]:
+        """How the attempts of the newest usage event ended."""
+        return [attempt.outcome for attempt in self.events[-1].attempts]
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that hold a place."""
+        return self.plane.admission.in_flight
+
     def line(self, entry: AccessLine) -> None:
         """Take a line of the access log."""
         self.lines.append(entry)
+
+    def connected(self, name: str, build: Callable[[], Any]) -> FakeConnection:
+        """A connection to an upstream that has just come about."""
+        connection = FakeConnection(self.clock, name, build())
+        self.opened.append(connection)
+        return connection
 
     def _append(self, line: bytes) -> bool:
         self.events.append(decode_event(line))
@@ -195,11 +288,13 @@ class MemoryDataPlane:
 
     def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
         def connect(build: Callable[[], IProtocol]) -> Deferred[IProtocol]:
+            if self.slow:
+                waiting = Connecting(self, config.name, build)
+                self.connecting.append(waiting)
+                return waiting.deferred
             if config.name in self.refusing:
                 return fail(ConnectionRefusedError())
-            connection = FakeConnection(config.name, build())
-            self.opened.append(connection)
-            return succeed(connection.protocol)
+            return succeed(self.connected(config.name, build).protocol)
 
         pool = UpstreamPool(connect, self.watchdog)
         return compile_upstream(config, parse_address(config.base_url), pool, self._environ)
@@ -264,6 +359,12 @@ def request(
         b"content-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
         % (path, secret.encode(), headers, len(body), body)
     )
+
+
+def get(path: bytes, headers: bytes = b"", method: bytes = b"GET", secret: str = KEY) -> bytes:
+    """A request without a body as a client writes it; an empty ``secret`` sends no key."""
+    bearer = b"authorization: Bearer %b\r\n" % secret.encode() if secret else b""
+    return b"%b %b HTTP/1.1\r\nhost: gateway\r\n%b%b\r\n" % (method, path, bearer, headers)
 
 
 def reply(body: bytes, status: bytes = b"200 OK", headers: bytes = b"") -> bytes:
