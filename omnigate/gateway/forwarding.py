@@ -128,6 +128,9 @@ class Forwarding:
             self._send(target, connection)
 
     def _open_failed(self, failure: Failure) -> None:
+        if self._opening is None:
+            # Called off by us, as the client left: nothing is to be tried in its stead.
+            return
         self._opening = None
         if self._exchange.settled:
             return
