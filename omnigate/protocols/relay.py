@@ -214,7 +214,8 @@ class Relay:
         if passage.first_error is not None and not response.started:
             self._owner.relay_failed("error_event", "the stream's first event was an error")
             return
-        if not response.started and not passage.started:
+        if not response.started and not rest:
+            # Perhaps an event came that the client is not to see; an answer it still is none.
             self._owner.relay_failed("empty_stream", "the stream ended before its first event")
             return
         if not response.started:
