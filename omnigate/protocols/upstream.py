@@ -140,7 +140,8 @@ class UpstreamConnection(Protocol):
 
     def pause(self) -> None:
         """Take nothing more from the provider for now."""
-        if not self._lost and not self._paused:
+        # Between two requests it must be read, or nobody would notice that it was closed.
+        if self._receiver is not None and not self._lost and not self._paused:
             self._paused = True
             self._wire.pauseProducing()
 
