@@ -14,7 +14,6 @@ from typing import Any
 from typing import Protocol as Shape
 
 from twisted.internet.protocol import Protocol, connectionDone
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.protocols.watchdog import NEVER
@@ -91,8 +90,6 @@ class UpstreamConnection(Protocol):
     :ivar busy: a request is under way.
     :ivar deadline: when an idle connection is to be closed; the pool sets it.
     """
-
-    log = Logger()
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._wire: Any = None
@@ -182,7 +179,7 @@ class UpstreamConnection(Protocol):
         except FramingError as error:
             self._fail(Loss.FRAMING, str(error))
         except Exception:
-            self._crash()
+            self._crash(receiver)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end of the answer where its framing says so, else its loss."""
@@ -197,7 +194,7 @@ class UpstreamConnection(Protocol):
         if reader is None:
             if self._buffer:
                 self._fail(Loss.TRUNCATED, f"the connection ended inside the head ({why})")
-            elif self.used:
+            elif self.used and not self._interim:
                 self._fail(Loss.STALE, why)
             else:
                 self._fail(Loss.NO_ANSWER, why)
@@ -284,11 +281,9 @@ class UpstreamConnection(Protocol):
             except Exception:
                 receiver.crashed(Failure())
 
-    def _crash(self) -> None:
+    def _crash(self, told: AnswerReceiver) -> None:
+        """Tell of an exception; ``told`` may have dropped us before it went on and failed."""
         failure = Failure()
         receiver, self._receiver = self._receiver, None
         self._lose()
-        if receiver is not None:
-            receiver.crashed(failure)
-        else:
-            self.log.failure("an answer could not be read", failure)
+        (receiver or told).crashed(failure)
