@@ -138,6 +138,7 @@ class Relay:
         "_heartbeat_seconds",
         "_idle_seconds",
         "_last",
+        "_look_seconds",
         "_owner",
         "_passage",
         "_response",
@@ -170,13 +171,13 @@ class Relay:
         self._stall_seconds = stall_seconds
         self._heartbeat = heartbeat
         self._heartbeat_seconds = heartbeat_seconds if heartbeat else 0.0
+        # How long the watchdog may leave the upstream's silence unlooked at.
+        self._look_seconds = min(idle_seconds, self._heartbeat_seconds or idle_seconds)
         self._full = False
         self._unsent = 0
         self._last = watchdog.now
         self.first_at: float | None = None
-        self.deadline = watchdog.after(
-            min(idle_seconds, self._heartbeat_seconds or idle_seconds),
-        )
+        self.deadline = watchdog.after(self._look_seconds)
         watchdog.add(self)
 
     def detach(self) -> None:
@@ -242,7 +243,7 @@ class Relay:
     def _begin(self, first: bytes) -> None:
         status, headers = self._owner.relay_head()
         self.first_at = self._watchdog.now
-        self.deadline = self._watchdog.after(self._heartbeat_seconds or self._idle_seconds)
+        self.deadline = self._watchdog.after(self._look_seconds)
         self._response.begin(status, headers, first, self)
 
     # -- what the client's transport says
@@ -258,23 +259,32 @@ class Relay:
         """Go on."""
         self._full = False
         self._last = self._watchdog.now
-        self.deadline = self._watchdog.after(self._heartbeat_seconds or self._idle_seconds)
+        self.deadline = self._watchdog.after(self._look_seconds)
         self._connection.resume()
 
     # -- what the watchdog says
 
     def deadline_passed(self, now: float) -> None:
         """Look at what has happened since; most of the time the upstream was not silent."""
-        if self._full:
-            unsent = self._response.unsent()
-            if 0 <= unsent < self._unsent:
-                # Slow, but it takes: only a client that takes nothing is given up on.
-                self._unsent = unsent
-                self.deadline = self._watchdog.after(self._stall_seconds)
-                return
-            self.detach()
-            self._owner.relay_stalled()
+        try:
+            if self._full:
+                self._look_at_client()
+            else:
+                self._look_at_upstream(now)
+        except Exception:
+            self.crashed(Failure())
+
+    def _look_at_client(self) -> None:
+        unsent = self._response.unsent()
+        if 0 <= unsent < self._unsent:
+            # Slow, but it takes: only a client that takes nothing is given up on.
+            self._unsent = unsent
+            self.deadline = self._watchdog.after(self._stall_seconds)
             return
+        self.detach()
+        self._owner.relay_stalled()
+
+    def _look_at_upstream(self, now: float) -> None:
         silent = now - self._last
         if silent >= self._idle_seconds:
             self._connection.drop()
@@ -287,10 +297,14 @@ class Relay:
             return
         due = self._last + self._idle_seconds
         beat = self._heartbeat_seconds
-        if beat and self._response.started:
-            if silent >= beat and self._passage.between_events:
-                self._response.piece(self._heartbeat)
-                due = min(due, now + beat)
-            else:
-                due = min(due, max(self._last + beat, now + 0.1))
-        self.deadline = due
+        if not beat or not self._response.started:
+            self.deadline = due
+        elif silent < beat:
+            self.deadline = min(due, self._last + beat)
+        elif not self._passage.between_events:
+            # Looked at again at the next sweep: an event may end at any time.
+            self.deadline = min(due, now)
+        else:
+            # Moved first: should the client be full with this, its own deadline counts.
+            self.deadline = min(due, now + beat)
+            self._response.piece(self._heartbeat)
