@@ -20,10 +20,11 @@ from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
-from twisted.internet.interfaces import IAddress, ISSLTransport
+from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import NEVER, Watchdog
@@ -93,8 +94,14 @@ class Plane(Shape):
         """Status, header lines and body for a malformed head; counts it."""
 
 
+@implementer(IPushProducer)
 class ClientConnection(Protocol):
-    """See the module's docstring for the states."""
+    """See the module's docstring for the states.
+
+    It is its transport's producer for as long as it lives, and hands pauses on to the answer
+    under way.  Between two answers a pause keeps back the next request: a client that sends
+    requests and takes no answers must not fill our memory.
+    """
 
     log = Logger()
 
@@ -114,12 +121,14 @@ class ClientConnection(Protocol):
         self._keep_alive = True
         self._advancing = False
         self._reading_paused = False
+        self._full = False
         self.deadline = NEVER
 
     def connectionMade(self) -> None:
         """Join the watchdog: the first request is due within the client timeout."""
         self._wire = self.transport
         self._wire.setTcpNoDelay(True)
+        self._wire.registerProducer(self, True)
         self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
         self._watchdog.add(self)
         self._factory.opened(self)
@@ -127,7 +136,7 @@ class ClientConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Bytes of a head, of a body, or of a next request."""
         state = self._state
-        if state is _HEAD:
+        if state is _HEAD and not self._full:
             if self._buffer:
                 self._buffer += data
             else:
@@ -137,7 +146,7 @@ class ClientConnection(Protocol):
             self._advance()
         elif state is _BODY:
             self._body_received(data)
-        elif state is _ANSWER:
+        elif state is _ANSWER or state is _HEAD:
             self._buffer += data
             if len(self._buffer) > AHEAD_BYTES and not self._reading_paused:
                 self._reading_paused = True
@@ -167,6 +176,27 @@ class ClientConnection(Protocol):
             self._wire.abortConnection()
         else:
             self._close()
+
+    # -- the transport's producer
+
+    def pauseProducing(self) -> None:
+        """The client's transport holds enough."""
+        self._full = True
+        if self._response is not None:
+            self._response.client_full()
+
+    def resumeProducing(self) -> None:
+        """The client has taken everything."""
+        self._full = False
+        if self._response is not None:
+            self._response.client_ready()
+        elif self._state is _HEAD and not self._advancing:
+            self._wait_for_head()
+
+    def stopProducing(self) -> None:
+        """The connection is going; :meth:`connectionLost` tells the exchange."""
+
+    # -- the plane's side
 
     @property
     def idle(self) -> bool:
@@ -204,12 +234,10 @@ class ClientConnection(Protocol):
         else:
             self._state = _HEAD
             self._searched = 0
-            self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
-            if self._reading_paused:
-                self._reading_paused = False
-                self._wire.resumeProducing()
-            if self._buffer and not self._advancing:
-                self._advance()
+            if self._full:
+                self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+            else:
+                self._wait_for_head()
 
     def response_aborted(self, response: Response) -> None:
         """Drop the connection so that the client sees that the answer is not whole."""
@@ -231,11 +259,20 @@ class ClientConnection(Protocol):
 
     # -- reading
 
+    def _wait_for_head(self) -> None:
+        """Go on with what has come of the next request, and with reading."""
+        self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+        if self._reading_paused:
+            self._reading_paused = False
+            self._wire.resumeProducing()
+        if self._buffer and not self._advancing:
+            self._advance()
+
     def _advance(self) -> None:
         """Take every complete head in the buffer, one exchange after the other."""
         self._advancing = True
         try:
-            while self._state is _HEAD and self._buffer:
+            while self._state is _HEAD and self._buffer and not self._full:
                 if not self._take_head():
                     break
         finally:
@@ -350,6 +387,8 @@ class ClientConnection(Protocol):
         if self._reading_paused:
             self._reading_paused = False
             transport.resumeProducing()
+        # A transport that has a paused producer ends nothing.
+        transport.unregisterProducer()
         half_close = getattr(transport, "loseWriteConnection", None)
         if half_close is not None and not ISSLTransport.providedBy(transport):
             half_close()
@@ -362,6 +401,7 @@ class ClientConnection(Protocol):
         response, self._response = self._response, None
         if response is not None:
             response.client_gone()
+        self._wire.unregisterProducer()
         self._wire.loseConnection()
         if exchange is not None:
             exchange.client_lost()

@@ -13,9 +13,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from twisted.internet.interfaces import IPushProducer
-from zope.interface import implementer
-
 from omnigate.wire.body import LAST_CHUNK
 
 _STATUS_LINES: dict[int, bytes] = {
@@ -49,13 +46,13 @@ class Flow(Protocol):
         """The client's transport has room again."""
 
 
-@implementer(IPushProducer)
 class Response:
     """One answer to one request.
 
+    Its connection is the transport's producer, and tells it when to pause and go on.
+
     :ivar started: the head is out.
     :ivar ended: nothing more will be written, for whatever reason.
-    :ivar full: the client's transport asked for a pause.
     :ivar bytes_out: body bytes handed to the transport, framing not counted.
     """
 
@@ -66,7 +63,6 @@ class Response:
         "bytes_out",
         "chunked",
         "ended",
-        "full",
         "head_only",
         "http10",
         "keep_alive",
@@ -91,7 +87,6 @@ class Response:
         self.chunked = False
         self.started = False
         self.ended = False
-        self.full = False
         self.bytes_out = 0
 
     def whole(self, status: int, headers: bytes, body: bytes, *, close: bool = False) -> None:
@@ -123,7 +118,6 @@ class Response:
         self.started = True
         self.chunked = not self.http10
         self._flow = flow
-        self._transport.registerProducer(self, True)
         self.bytes_out = len(first)
         if not self.chunked:
             self.keep_alive = False
@@ -151,7 +145,6 @@ class Response:
             return
         self.ended = True
         self._flow = None
-        self._transport.unregisterProducer()
         if self.chunked:
             self._transport.write(LAST_CHUNK)
         self._owner.response_ended(self)
@@ -179,17 +172,12 @@ class Response:
         self.ended = True
         self._flow = None
 
-    def pauseProducing(self) -> None:
+    def client_full(self) -> None:
         """The transport's buffer is over its mark: make the upstream wait."""
-        self.full = True
         if self._flow is not None:
             self._flow.client_full()
 
-    def resumeProducing(self) -> None:
+    def client_ready(self) -> None:
         """The transport's buffer is empty again."""
-        self.full = False
         if self._flow is not None:
             self._flow.client_ready()
-
-    def stopProducing(self) -> None:
-        """The connection is going; its ``connectionLost`` tells the exchange."""
