@@ -164,10 +164,13 @@ class ClientConnection(Protocol):
         if response is not None:
             response.client_gone()
         if exchange is not None:
-            try:
-                exchange.client_lost()
-            except Exception:
-                exchange.crashed(Failure())
+            self._tell_lost(exchange)
+
+    def _tell_lost(self, exchange: Exchange) -> None:
+        try:
+            exchange.client_lost()
+        except Exception:
+            exchange.crashed(Failure())
 
     def deadline_passed(self, now: float) -> None:
         """The client was too slow with a request, or did not take the rest of an answer."""
@@ -404,7 +407,7 @@ class ClientConnection(Protocol):
         self._wire.unregisterProducer()
         self._wire.loseConnection()
         if exchange is not None:
-            exchange.client_lost()
+            self._tell_lost(exchange)
 
 
 class ClientFactory(Factory):
