@@ -251,13 +251,14 @@ class ClientConnection(Protocol):
         self._state = _CLOSED
         self.deadline = NEVER
         transport = self._wire
-        if response.started:
+        if response.chunked:
             # What was sent is real and stays readable: the last bytes go out, then a FIN
             # without the closing chunk.  A client that does not take them is cut off.
             transport.unregisterProducer()
             transport.loseConnection()
             self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
         else:
+            # Nothing was sent; or to an HTTP/1.0 client, to whom a FIN would be the proper end.
             transport.abortConnection()
 
     # -- reading
