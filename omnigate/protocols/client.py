@@ -312,7 +312,7 @@ class ClientConnection(Protocol):
         try:
             target = parse_target(head.target)
         except TargetError as error:
-            self._refuse(head.target, error)
+            self._refuse(head.target, error, head.method == b"HEAD")
             return False
         self._begin(head, target)
         return True
@@ -372,11 +372,13 @@ class ClientConnection(Protocol):
         except Exception:
             exchange.crashed(Failure())
 
-    def _refuse(self, path: bytes, error: HeadError | TargetError) -> None:
+    def _refuse(
+        self, path: bytes, error: HeadError | TargetError, head_only: bool = False
+    ) -> None:
         """Answer a head that cannot be trusted, and close: framing doubt is never repaired."""
         status, headers, body = self._plane.head_refusal(path, error)
         self._buffer = b""
-        response = Response(self, self._wire, keep_alive=False)
+        response = Response(self, self._wire, head_only=head_only, keep_alive=False)
         response.whole(status, headers, body, close=True)
         self._discard()
 
