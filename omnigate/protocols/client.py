@@ -288,8 +288,6 @@ class ClientConnection(Protocol):
         end = find_head_end(buffer, self._searched)
         if end < 0 or end > MAX_HEAD_BYTES:
             if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
-                if buffer in (b"\r\n", b"\r"):
-                    return False
                 self._searched = max(0, len(buffer) - 3)
                 return False
             self._refuse(
@@ -307,6 +305,10 @@ class ClientConnection(Protocol):
         try:
             head = parse_request_head(block)
         except HeadError as error:
+            if block.startswith(b"\r\n") and len(block) > 4:
+                # One empty line before a request is passed over (RFC 9112, 2.2).
+                self._buffer = block[2:] + self._buffer
+                return True
             self._refuse(block.split(b"\r\n", 1)[0], error)
             return False
         try:
