@@ -374,9 +374,7 @@ class ClientConnection(Protocol):
         except Exception:
             exchange.crashed(Failure())
 
-    def _refuse(
-        self, path: bytes, error: HeadError | TargetError, head_only: bool = False
-    ) -> None:
+    def _refuse(self, path: bytes, error: HeadError | TargetError, head_only: bool = False) -> None:
         """Answer a head that cannot be trusted, and close: framing doubt is never repaired."""
         status, headers, body = self._plane.head_refusal(path, error)
         self._buffer = b""

@@ -85,10 +85,7 @@ class FakeClient:
         self._clock = clock
         self.transport = WireTransport(clock)
         self.protocol = cast(ClientConnection, factory.buildProtocol(None))
-        if self.protocol is None:
-            self.transport.connected = False
-        else:
-            self.transport.connect(self.protocol)
+        self.transport.connect(self.protocol)
 
     def send(self, data: bytes) -> None:
         """The client sends ``data``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.planes.memory import MemoryDataPlane, route, upstream
 
 CHAT = b'{"model":"small","messages":[{"role":"user","content":"Hi"}]}'
@@ -45,7 +47,7 @@ def delta(text: bytes) -> bytes:
     )
 
 
-def two_targets(environ: dict[str, str] | None = None, **changes: object) -> MemoryDataPlane:
+def two_targets(environ: dict[str, str] | None = None, **changes: Any) -> MemoryDataPlane:
     """A plane whose model ``small`` is served by ``u1``, and failing that by ``u2``."""
     return MemoryDataPlane(
         routes=[route("small", ("u1", "vendor-1"), ("u2", "vendor-2"))],

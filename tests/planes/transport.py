@@ -132,7 +132,7 @@ class WireTransport:
             self._producer_paused = True
             self.producer.pauseProducing()
 
-    def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
         """Take one producer."""
         if self.producer is not None:
             raise RuntimeError("a producer is registered already")
@@ -142,33 +142,33 @@ class WireTransport:
         self.producer = producer
         self.streaming = streaming
 
-    def unregisterProducer(self) -> None:  # noqa: N802
+    def unregisterProducer(self) -> None:
         """Forget it; a close that waited for it goes on."""
         self.producer = None
         if self.connected and (self.disconnecting or self._half_closing):
             self._flush()
 
-    def pauseProducing(self) -> None:  # noqa: N802
+    def pauseProducing(self) -> None:
         """Read nothing more."""
         self.reading = False
 
-    def resumeProducing(self) -> None:  # noqa: N802
+    def resumeProducing(self) -> None:
         """Read again, from the next turn on."""
         if self.connected and not self.disconnecting and not self.reading:
             self.reading = True
             self._clock.callLater(0, self._deliver)
 
-    def stopProducing(self) -> None:  # noqa: N802
+    def stopProducing(self) -> None:
         """End."""
         self.loseConnection()
 
-    def loseConnection(self) -> None:  # noqa: N802
+    def loseConnection(self) -> None:
         """End once everything is with the peer."""
         if self.connected and not self.disconnecting:
             self.disconnecting = True
             self._flush()
 
-    def abortConnection(self) -> None:  # noqa: N802
+    def abortConnection(self) -> None:
         """End now."""
         if self.connected and not self.aborted:
             self.disconnecting = self.aborted = True

@@ -1,7 +1,7 @@
 """The relay and the collector of short answers, with fakes on all sides."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.protocols.relay import SHORT_BYTES, Relay, ShortAnswer
 from omnigate.protocols.response import Response
-from omnigate.protocols.upstream import Loss
+from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
 from tests.planes.transport import BUFFER_BYTES, WireTransport
 
@@ -102,10 +102,10 @@ class Client:
 
     response: Response
 
-    def pauseProducing(self) -> None:  # noqa: N802
+    def pauseProducing(self) -> None:
         self.response.client_full()
 
-    def resumeProducing(self) -> None:  # noqa: N802
+    def resumeProducing(self) -> None:
         self.response.client_ready()
 
     def response_ended(self, response: Response) -> None:
@@ -122,7 +122,7 @@ class RelayTestCase(SynchronousTestCase):
         self.watchdog.start()
         self.owner = Owner()
         self.passage = Passage()
-        self.connection: Any = Connection()
+        self.connection = Connection()
         self.wire = WireTransport(self.clock)
         client = Client()
         self.response = client.response = Response(client, self.wire)
@@ -130,7 +130,7 @@ class RelayTestCase(SynchronousTestCase):
         self.relay = Relay(
             self.owner,
             self.response,
-            self.connection,
+            cast(UpstreamConnection, self.connection),
             self.passage,
             self.watchdog,
             idle_seconds=IDLE,
@@ -277,7 +277,7 @@ class SilenceTests(RelayTestCase):
         self.relay = Relay(
             self.owner,
             self.response,
-            self.connection,
+            cast(UpstreamConnection, self.connection),
             self.passage,
             self.watchdog,
             idle_seconds=2.0,

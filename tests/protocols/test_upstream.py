@@ -1,5 +1,7 @@
 """A connection to a provider, told by what its receiver hears."""
 
+from collections.abc import Callable
+
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -34,7 +36,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.told: list[object] = []
-        self.act = lambda word: None
+        self.act: Callable[[str], object] = lambda word: None
 
     def _hear(self, word: str, *facts: object) -> None:
         self.told.append((word, *facts) if facts else word)
@@ -256,13 +258,18 @@ class HandOverTests(UpstreamTestCase):
         self.assertEqual([("head", 200), ("data", b"he")], self.receiver.told)
         self.assertEqual([("data", b"llo"), "end"], other.told)
 
+    def drop_at(self, word: str) -> Callable[[str], None]:
+        def act(told: str) -> None:
+            if told == word:
+                self.connection.drop()
+
+        return act
+
     def test_drop_inside_a_call(self) -> None:
         """A receiver that drops the connection hears nothing more of it."""
         for word in ("head", "data"):
             self.setUp()
-            self.receiver.act = lambda told, word=word: (  # type: ignore[misc]
-                self.connection.drop() if told == word else None
-            )
+            self.receiver.act = self.drop_at(word)
             self.read(SHORT)
             self.assertEqual(word, self.receiver.told[-1][0])  # type: ignore[index]
             self.assertFalse(self.wire.connected)
