@@ -146,6 +146,8 @@ class Forwarding:
         self._exchange.crashed(failure)
 
     def _send(self, target: Target, connection: UpstreamConnection) -> None:
+        # Ours from here on: whatever fails below, it is dropped with us.
+        self.connection = connection
         exchange = self._exchange
         upstream = target.upstream
         scan, endpoint = exchange.scan, exchange.endpoint
@@ -165,7 +167,6 @@ class Forwarding:
             ),
             len(body),
         )
-        self.connection = connection
         self.delivered = True
         watchdog = self._plane.watchdog
         self.deadline = watchdog.after(upstream.head_timeout_seconds)
@@ -271,12 +272,22 @@ class Forwarding:
         if not self._exchange.settled:
             if self._walk.target is not None:
                 self._record("canceled", None)
-            counts, estimated = self._metered()
+            try:
+                counts, estimated = self._metered()
+            except Exception:
+                # Perhaps it was the meter that failed; the exchange has its end all the same.
+                counts, estimated = NOTHING, True
             status = 499 if self._exchange.response.started else 500
             self._settle(status, counts, estimated, self._walk.target, "internal_error")
 
     def deadline_passed(self, now: float) -> None:
         """The head, or a short answer's next byte, did not come in time."""
+        try:
+            self._timed_out()
+        except Exception:
+            self.crashed(Failure())
+
+    def _timed_out(self) -> None:
         self._unwatch()
         connection, self.connection = self.connection, None
         if connection is not None:

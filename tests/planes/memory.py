@@ -252,6 +252,11 @@ class MemoryDataPlane:
         return self.opened[-1]
 
     @property
+    def busy(self) -> list[FakeConnection]:
+        """The connections to upstreams that carry a request."""
+        return [c for c in self.opened if c.open and c.protocol.busy]
+
+    @property
     def at(self) -> list[str]:
         """The upstreams that were connected to, in order."""
         return [connection.upstream for connection in self.opened]
