@@ -337,7 +337,8 @@ class Forwarding:
             meter.whole(body)
             counts, estimated = meter.settle(exchange.body, len(exchange.body))
         else:
-            body = wrap_error(exchange.protocol, head.status, body, exchange.id)
+            if head.status >= 400:
+                body = wrap_error(exchange.protocol, head.status, body, exchange.id)
             counts, estimated = NOTHING, False
         secret = target.upstream.secret
         if secret and secret in body:
