@@ -253,13 +253,18 @@ class Forwarding:
         if loss is Loss.STALE and self._walk.may_retry():
             self._try(target)
             return
+        head = self._head
+        if head is not None and self._verdict is not Verdict.ANSWER:
+            # What it failed with stands in its head.
+            self.short_whole(b"")
+            return
         outcome = {
             Loss.STALE: "connection_lost",
             Loss.NO_ANSWER: "connection_lost",
             Loss.FRAMING: "bad_framing",
             Loss.TRUNCATED: "truncated",
         }[loss]
-        self._attempt_failed(target, outcome, None)
+        self._attempt_failed(target, outcome, head.status if head else None)
 
     def crashed(self, failure: Failure | None = None) -> None:
         """An exception escaped: stop what is under way and account for it."""
