@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 #: that the connection can be used again, and that is not worth a longer wait.
 FAILED_BODY_SECONDS = 2.0
 
+#: A kept connection that closes within this time of a request was closing when the request was
+#: written: one round trip, with room for a slow network.  One that closes later had taken the
+#: request, which may be at work there and is not to be sent again.
+STALE_SECONDS = 2.0
+
 NOTHING = TokenCounts()
 
 
@@ -250,9 +255,11 @@ class Forwarding:
         self.connection = None
         target = self._walk.target
         assert target is not None
-        if loss is Loss.STALE and self._walk.may_retry():
-            self._try(target)
-            return
+        if loss is Loss.STALE:
+            age = self._plane.clock.seconds() - self._attempt_at
+            if age <= STALE_SECONDS and self._walk.may_retry():
+                self._try(target)
+                return
         head = self._head
         if head is not None and self._verdict is not Verdict.ANSWER:
             # What it failed with stands in its head.

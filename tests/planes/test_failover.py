@@ -2,8 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.planes.memory import request
-from tests.planes.scenes import CHAT, two_targets
+from tests.planes.memory import reply, request
+from tests.planes.scenes import ANSWER, CHAT, two_targets
 
 
 class CutFailureTests(SynchronousTestCase):
@@ -22,3 +22,57 @@ class CutFailureTests(SynchronousTestCase):
             self.assertEqual([outcome, "connection_lost"], plane.outcomes)
             self.assertEqual(status, plane.events[0].attempts[0].status)
             self.assertEqual(429 if status == 429 else 502, client.answer.status)
+
+
+class LostConnectionTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.plane = two_targets()
+        self.client = self.plane.client()
+
+    def warm_up(self) -> None:
+        """Leave an idle connection with ``u1``."""
+        self.client.send(request(CHAT))
+        self.plane.last.answer(reply(ANSWER))
+        self.client.send(request(CHAT))
+        self.assertEqual(1, len(self.plane.opened))
+
+    def test_stale(self) -> None:
+        """A kept connection that was closing is replaced once by a fresh one."""
+        self.warm_up()
+        self.plane.last.close()
+        self.assertEqual(["u1", "u1"], self.plane.at)
+        self.plane.last.answer(reply(ANSWER))
+        self.assertEqual([200, 200], [answer.status for answer in self.client.answers()])
+        self.assertEqual(["ok"], self.plane.outcomes)
+
+    def test_stale_once(self) -> None:
+        """If the fresh one closes as well, the next target is asked, and this one no more."""
+        self.warm_up()
+        self.plane.last.close()
+        self.plane.last.close()
+        self.assertEqual(["u1", "u1", "u2"], self.plane.at)
+        self.plane.last.close()
+        self.assertEqual(["connection_lost", "connection_lost"], self.plane.outcomes)
+        self.assertEqual(502, self.client.answer.status)
+
+    def test_stale_and_then_refused(self) -> None:
+        """If there is no fresh one, the next target is asked."""
+        self.warm_up()
+        self.plane.refusing = {"u1"}
+        self.plane.last.close()
+        self.assertEqual(["u1", "u2"], self.plane.at)
+        self.plane.last.answer(reply(ANSWER))
+        self.assertEqual(["connect_error", "ok"], self.plane.outcomes)
+
+    def test_lost_at_work(self) -> None:
+        """A kept connection that is lost later had the request: it is not sent there again."""
+        self.warm_up()
+        self.plane.advance(3)
+        self.plane.last.close()
+        self.assertEqual(["u1", "u2"], self.plane.at)
+
+    def test_fresh(self) -> None:
+        """Whether a fresh connection delivered its request is not known: the next target."""
+        self.client.send(request(CHAT))
+        self.plane.last.close()
+        self.assertEqual(["u1", "u2"], self.plane.at)
