@@ -141,10 +141,11 @@ class Forwarding:
             return
         target = self._walk.target
         assert target is not None
-        if self._walk.may_retry():
+        outcome = getattr(failure.value, "outcome", "connect_error")
+        if outcome != "timeout" and self._walk.may_retry():
             self._try(target)
             return
-        self._fail_target(target, "connect_error", None)
+        self._fail_target(target, outcome, None)
         self._next()
 
     def _escaped(self, failure: Failure) -> None:

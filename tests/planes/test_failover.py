@@ -2,6 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.protocols.connector import UpstreamConnectError
 from tests.planes.memory import reply, request
 from tests.planes.scenes import ANSWER, CHAT, two_targets
 
@@ -76,3 +77,49 @@ class LostConnectionTests(SynchronousTestCase):
         self.client.send(request(CHAT))
         self.plane.last.close()
         self.assertEqual(["u1", "u2"], self.plane.at)
+
+
+class ConnectTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.plane = two_targets()
+        self.plane.slow = True
+        self.client = self.plane.client()
+        self.client.send(request(CHAT))
+
+    def test_refused(self) -> None:
+        """A connection that is refused is tried once more, then the next target is asked."""
+        first = self.plane.connecting[0]
+        first.fail()
+        second = self.plane.connecting[1]
+        self.assertEqual("u1", second.upstream)
+        second.fail(UpstreamConnectError("u1: no route"))
+        third = self.plane.connecting[2]
+        self.assertEqual("u2", third.upstream)
+        third.succeed().answer(reply(ANSWER))
+        self.assertEqual(["connect_error", "ok"], self.plane.outcomes)
+        self.assertEqual(200, self.client.answer.status)
+
+    def test_at_the_second_try(self) -> None:
+        """The second try may do."""
+        self.plane.connecting[0].fail()
+        self.plane.connecting[1].succeed().answer(reply(ANSWER))
+        self.assertEqual(["ok"], self.plane.outcomes)
+
+    def test_timeout(self) -> None:
+        """One that takes too long leads to the next target at once: it has cost time enough."""
+        self.plane.connecting[0].fail(UpstreamConnectError("u1: 5 s", "timeout"))
+        self.assertEqual("u2", self.plane.connecting[1].upstream)
+        self.plane.connecting[1].succeed().answer(reply(ANSWER))
+        self.assertEqual(["timeout", "ok"], self.plane.outcomes)
+
+    def test_no_target(self) -> None:
+        """With no target left the client is told which were tried, and nothing is billed."""
+        for index in range(4):
+            self.plane.connecting[index].fail()
+        self.assertEqual(4, len(self.plane.connecting))
+        answer = self.client.answer
+        self.assertEqual((502, "all_upstreams_failed"), (answer.status, answer.code))
+        self.assertIn("u1/vendor-1: connect error, u2/vendor-2: connect error", answer.message)
+        [event] = self.plane.events
+        self.assertEqual((502, None, None), (event.status, event.upstream, event.target_model))
+        self.assertEqual((0, 0, False), (event.input_tokens, event.output_tokens, event.estimated))
