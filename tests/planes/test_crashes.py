@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.dialects.meter import Meter
+from omnigate.dialects.passage import StreamPassage
 from omnigate.gateway import exchange, forwarding
+from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
 from tests.planes.memory import MemoryDataPlane, reply, request
 from tests.planes.scenes import (
@@ -24,6 +27,7 @@ from tests.planes.scenes import (
     delta,
     two_targets,
 )
+
 
 class InjectedError(Exception):
     """What a part that was swapped fails with."""
@@ -170,17 +174,17 @@ class CrashTests(SynchronousTestCase):
         for owner, name, scene in (
             (forwarding, "judge_status", WHOLE),
             (forwarding, "judge_answer", WHOLE),
-            (forwarding.Meter, "whole", WHOLE),
-            (forwarding.Meter, "settle", WHOLE),
+            (Meter, "whole", WHOLE),
+            (Meter, "settle", WHOLE),
             (forwarding, "answer_lines", WHOLE),
             (forwarding, "wrap_error", REFUSED),
             (forwarding, "retry_after_seconds", BUSY),
             (forwarding, "LongPassage", LONG),
-            (forwarding.LongPassage, "feed", LONG),
+            (LongPassage, "feed", LONG),
             (forwarding, "answer_lines", LONG),
             (forwarding, "StreamPassage", STREAM),
             (forwarding, "Relay", STREAM),
-            (forwarding.StreamPassage, "feed", STREAM),
+            (StreamPassage, "feed", STREAM),
             (forwarding, "answer_lines", STREAM),
         ):
             self.play(owner, name, scene)
@@ -189,8 +193,8 @@ class CrashTests(SynchronousTestCase):
     def test_in_a_stream(self) -> None:
         """A part that fails once something was sent breaks the answer off."""
         for owner, name in (
-            (forwarding.Meter, "settle"),
-            (forwarding.StreamPassage, "end"),
+            (Meter, "settle"),
+            (StreamPassage, "end"),
             (forwarding.Relay, "answer_end"),
         ):
             self.play(owner, name, STREAM)
