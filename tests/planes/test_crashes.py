@@ -14,6 +14,7 @@ from omnigate.dialects.passage import StreamPassage
 from omnigate.gateway import exchange, forwarding
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
+from omnigate.protocols.relay import Relay
 from tests.planes.memory import MemoryDataPlane, reply, request
 from tests.planes.scenes import (
     ANSWER,
@@ -195,6 +196,6 @@ class CrashTests(SynchronousTestCase):
         for owner, name in (
             (Meter, "settle"),
             (StreamPassage, "end"),
-            (forwarding.Relay, "answer_end"),
+            (Relay, "answer_end"),
         ):
             self.play(owner, name, STREAM)
