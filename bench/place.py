@@ -208,7 +208,7 @@ class Place:
 
         :raises omnigate.demo_children.ChildError: when it is here but does not come up
         """
-        found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+        found = shutil.which("nginx")
         if found is None:
             return None
         folder = self._folder / "nginx"
