@@ -190,7 +190,6 @@ class Place:
             }
         )
         command = twistd("omnigate-data")
-        command.insert(-1, "--reactor=omnigate")
         began = time.monotonic()
         with on_cores(self._cores.gateway):
             program = Program(name, command, environ, self._folder)
