@@ -158,7 +158,7 @@ class Forwarding:
         upstream = target.upstream
         scan, endpoint = exchange.scan, exchange.endpoint
         assert scan is not None and endpoint is not None
-        body = splice_request(exchange.body, scan, target.model_json, self._asks_for_usage())
+        pieces = splice_request(exchange.body, scan, target.model_json, self._asks_for_usage())
         query = exchange.target.query
         head = b"POST %b%b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
             upstream.path,
@@ -171,13 +171,13 @@ class Forwarding:
                 upstream.config.anthropic_version,
                 upstream.drop_betas,
             ),
-            len(body),
+            sum(map(len, pieces)),
         )
         self.delivered = True
         watchdog = self._plane.watchdog
         self.deadline = watchdog.after(upstream.head_timeout_seconds)
         watchdog.add(self)
-        connection.send(head + body, self)
+        connection.send(b"".join((head, *pieces)), self)
 
     def _asks_for_usage(self) -> bool:
         """Whether the stream must be asked for its usage, since the client did not."""

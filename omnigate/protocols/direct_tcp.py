@@ -33,7 +33,11 @@ class DirectWriting(tcp.Connection):
             # Full, or broken; if it is broken the loop's own write meets the same error.
             sent = 0
         if sent < len(data):
-            super().write(data[sent:])  # type: ignore[no-untyped-call]
+            # What FileDescriptor.write would queue, without the copy of all that is left of it.
+            self.dataBuffer = data
+            self.offset = sent
+            self._maybePauseProducer()  # type: ignore[no-untyped-call]
+            self.startWriting()  # type: ignore[no-untyped-call]
 
 
 class DirectServer(DirectWriting, tcp.Server):

@@ -8,9 +8,17 @@ _USAGE = b'"include_usage":true'
 _OPTIONS = b'"stream_options":{' + _USAGE + b"}"
 
 
-def splice_request(body: bytes, scan: BodyScan, model: bytes, add_usage: bool) -> bytes:
+#: From this size on, what stays of a body is not copied before it is put together.
+_VIEW_BYTES = 16384
+
+
+def splice_request(
+    body: bytes, scan: BodyScan, model: bytes, add_usage: bool
+) -> list[bytes | memoryview]:
     """Put the target's model into a body, and ask for usage where that is wanted.
 
+    :returns: the pieces of the new body, in order, to be joined with the head before them: a
+        body of megabytes is then copied once.
     :param scan: what the scan of this body found.
     :param model: the model's name as a JSON string, with its quotes.
     :param add_usage: make ``stream_options.include_usage`` true. Its other
@@ -26,13 +34,14 @@ def splice_request(body: bytes, scan: BodyScan, model: bytes, add_usage: bool) -
             options = body[scan.options_start : scan.options_end]
             edits.append((scan.options_start, scan.options_end, _asking_for_usage(options)))
     edits.sort()
-    pieces: list[bytes] = []
+    text_of: bytes | memoryview = body if len(body) < _VIEW_BYTES else memoryview(body)
+    pieces: list[bytes | memoryview] = []
     place = 0
     for start, end, text in edits:
-        pieces += (body[place:start], text)
+        pieces += (text_of[place:start], text)
         place = end
-    pieces.append(body[place:])
-    return b"".join(pieces)
+    pieces.append(text_of[place:])
+    return pieces
 
 
 def _asking_for_usage(options: bytes) -> bytes:

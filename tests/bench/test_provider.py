@@ -32,7 +32,7 @@ class ProviderTests(SynchronousTestCase):
         """The same as a gateway sends it on."""
         body = traffic.request_body(kind, 1024)
         name = b'"%b"' % (model or traffic.UPSTREAM_MODELS[kind]).encode()
-        body = splice_request(body, scan_body(body), name, kind != "whole")
+        body = b"".join(splice_request(body, scan_body(body), name, kind != "whole"))
         return (
             b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer %b\r\n"
             b"content-length: %d\r\n\r\n%b" % (key.encode(), len(body), body)

@@ -43,7 +43,7 @@ class RequestTests(SynchronousTestCase):
         self.assertEqual((kind, spliced), ("burst", False))
         self.assertFalse(traffic.asks_for_usage(body))
         model = b'"%b"' % traffic.UPSTREAM_MODELS["burst"].encode()
-        sent = splice_request(body, scan_body(body), model, True)
+        sent = b"".join(splice_request(body, scan_body(body), model, True))
         sent_kind, sent_spliced, sent_end = traffic.read_model(sent)
         self.assertEqual((sent_kind, sent_spliced), ("burst", True))
         self.assertEqual(sent[sent_end:], body[end:])

@@ -14,7 +14,7 @@ from tests.wire.test_json_scan import bodies
 
 def splice(body: bytes, add_usage: bool = False) -> bytes:
     """Scan and splice."""
-    return splice_request(body, scan_body(body), b'"gpt-4o-mini"', add_usage)
+    return b"".join(splice_request(body, scan_body(body), b'"gpt-4o-mini"', add_usage))
 
 
 class SpliceTests(SynchronousTestCase):
