@@ -81,7 +81,9 @@ def makeService(options: Options) -> Service:
         client = ControlClient(reactor, settings.control_url, settings.internal_token)
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
-    delivery = Delivery(spool, client.post, reactor, settings.flush_ms / 1000)
+    delivery = Delivery(
+        spool, client.post, reactor, settings.flush_ms / 1000, lambda: spool_figures(spool)
+    )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)
     plane = DataPlane(settings, reactor, Watchdog(reactor), books, access_log)
@@ -112,6 +114,15 @@ def makeService(options: Options) -> Service:
         writer,
     )
     return service
+
+
+def spool_figures(spool: Spool) -> dict[str, float]:
+    """What the control plane shows of a spool in its metrics."""
+    return {
+        "spool_events": spool.count,
+        "spool_bytes": spool.bytes,
+        "spool_dropped": spool.dropped,
+    }
 
 
 def _allow_open_files(connections: int) -> None:

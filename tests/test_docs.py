@@ -10,11 +10,13 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from omnigate.cli import parser
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.metrics import REPORTED_NAMES, ControlMetrics
+from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.reports import Reports
+from omnigate.data_tap import spool_figures
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
+from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
 from omnigate.settings import FREE_PREFIX, LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
@@ -132,7 +134,7 @@ class OperationsTests(SynchronousTestCase):
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
         reports = Reports(0)
-        reports.report_figures(dict.fromkeys(REPORTED_NAMES, 1.0), 0.0)
+        reports.report_figures(spool_figures(Spool("nowhere", SynchronousWriter())), 0.0)
         metrics.watch_plane(ledger, config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         text = metrics.scrape("")[0].decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))

@@ -119,7 +119,8 @@ def plan(request: SeenRequest, scenario: Scenario, now: float) -> Plan:
     if scenario.connection == "drop_reused" and request.ordinal > 1:
         return Plan((Close(),))
     body = _body(request, scenario, int(now))
-    framing = scenario.framing or ("chunked" if body.stream else "length")
+    in_chunks = body.stream or scenario.ending == "bad_chunk"
+    framing = scenario.framing or ("chunked" if in_chunks else "length")
     pieces = _coded(body.pieces, scenario)
     steps: list[Step] = [Wait(scenario.first_byte_ms / 1000)] if scenario.first_byte_ms else []
     if scenario.interim:

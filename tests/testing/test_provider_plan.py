@@ -119,6 +119,12 @@ class WholeTests(SynchronousTestCase):
             self.assertEqual(answer.steps[-1], last)
         self.assertEqual(made(chat("fake-silent-after-1")).steps[-1], Hang())
 
+    def test_a_bad_chunk_size_needs_chunks(self) -> None:
+        """A whole answer is sent in chunks where one of them is to be bad."""
+        head, body = sent(made(chat("fake-bad-chunk")))
+        self.assertIn(b"transfer-encoding: chunked", head)
+        self.assertIn(b"\r\nzz;what\r\n", body)
+
     def test_silence_and_refused_reuse(self) -> None:
         """No byte at all, ever, or on a connection that was used before."""
         self.assertEqual(made(chat("fake-silent")).steps, (Hang(),))
