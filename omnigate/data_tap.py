@@ -82,7 +82,11 @@ def makeService(options: Options) -> Service:
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
     delivery = Delivery(
-        spool, client.post, reactor, settings.flush_ms / 1000, lambda: spool_figures(spool)
+        spool,
+        client.post,
+        reactor,
+        settings.flush_ms / 1000,
+        lambda: {**spool_figures(spool), **plane.figures()},
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)

@@ -119,6 +119,15 @@ class DataPlane:
         for upstream in retired_upstreams(before, self.tables):
             upstream.pool.close()
 
+    def figures(self) -> dict[str, float]:
+        """What the data plane tells of itself; the control plane shows it in a scrape."""
+        return {
+            "requests_in_flight": self.admission.in_flight,
+            "request_memory_bytes": self.admission.memory_bytes,
+            "abandoned_answers": len(self.abandoned),
+            "reactor_lag_seconds": round(self.watchdog.take_lag(), 6),
+        }
+
     def close(self) -> None:
         """Close the connections that are kept."""
         if self.tables is not None:

@@ -48,7 +48,7 @@ class Watchdog:
         self._timed: set[Timed] = set()
         self._call: IDelayedCall | None = None
         self.now = clock.seconds()
-        self.lag_seconds = 0.0
+        self._worst_lag = 0.0
 
     def start(self) -> None:
         """Begin to sweep."""
@@ -73,12 +73,17 @@ class Watchdog:
         """The deadline that is at least ``seconds`` away."""
         return self.now + seconds + self._interval
 
+    def take_lag(self) -> float:
+        """The longest in seconds that a sweep was late since this was last asked."""
+        lag, self._worst_lag = self._worst_lag, 0.0
+        return lag
+
     def __len__(self) -> int:
         return len(self._timed)
 
     def _sweep(self) -> None:
         now = self._clock.seconds()
-        self.lag_seconds = max(0.0, now - self.now - self._interval)
+        self._worst_lag = max(self._worst_lag, now - self.now - self._interval)
         self.now = now
         self._call = self._clock.callLater(self._interval, self._sweep)
         # Picked first, called after: the called may join, leave or move others.
