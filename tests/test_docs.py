@@ -134,7 +134,9 @@ class OperationsTests(SynchronousTestCase):
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
         reports = Reports(0)
-        reports.report_figures(spool_figures(Spool("nowhere", SynchronousWriter())), 0.0)
+        spool = Spool("nowhere", SynchronousWriter())
+        figures = {**spool_figures(spool), **MemoryDataPlane().plane.figures()}
+        reports.report_figures(figures, 0.0)
         metrics.watch_plane(ledger, config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         text = metrics.scrape("")[0].decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))
