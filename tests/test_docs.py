@@ -20,6 +20,7 @@ from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
 from omnigate.settings import FREE_PREFIX, LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
+from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
