@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.protocols.relay import ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
 from omnigate.wire.head import ResponseHead
@@ -31,7 +32,7 @@ class Abandoned:
     """
 
     def __init__(self, watchdog: Watchdog, seconds: float, max_bytes: int) -> None:
-        self._watchdog = watchdog
+        self.watchdog = watchdog
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._readers: set[AbandonedReader] = set()
@@ -44,16 +45,16 @@ class Abandoned:
         if not self._seconds or len(self._readers) >= MAX_ABANDONED:
             return False
         reader = AbandonedReader(self, forwarding, connection, self._max_bytes)
-        reader.deadline = self._watchdog.after(self._seconds)
+        reader.deadline = self.watchdog.after(self._seconds)
         self._readers.add(reader)
-        self._watchdog.add(reader)
+        self.watchdog.add(reader)
         connection.hand_over(reader)
         return True
 
     def leave(self, reader: AbandonedReader) -> None:
         """A reader has come to its end."""
         self._readers.discard(reader)
-        self._watchdog.discard(reader)
+        self.watchdog.discard(reader)
 
     def stop(self) -> None:
         """End all of them; each bills what it has."""
@@ -62,7 +63,10 @@ class Abandoned:
 
 
 class AbandonedReader:
-    """Reads one answer to its end and sends it nowhere."""
+    """Reads one answer to its end and sends it nowhere.
+
+    A short answer is collected as it would be for a client: only whole is it read exactly.
+    """
 
     log = Logger()
 
@@ -77,17 +81,24 @@ class AbandonedReader:
         self._forwarding = forwarding
         self._connection = connection
         self._left = max_bytes
+        self._short = forwarding.short
+        if self._short is not None:
+            self._short.adopt(self)
         self.deadline = NEVER
 
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         """The client left before the head came."""
         self._forwarding.note_head(head)
+        if self._forwarding.passage is None:
+            self._short = ShortAnswer(self, self._shelf.watchdog)
 
     def answer_data(self, data: bytes) -> None:
         """Meter it."""
         forwarding = self._forwarding
         if forwarding.passage is not None:
             forwarding.passage.feed(data)
+        elif self._short is not None:
+            self._short.answer_data(data)
         elif forwarding.meter is not None:
             forwarding.meter.piece(data)
         self._left -= len(data)
@@ -98,7 +109,21 @@ class AbandonedReader:
         """The closing figures came, or never will."""
         if self._forwarding.passage is not None:
             self._forwarding.passage.end()
+        elif self._short is not None:
+            short, self._short = self._short, None
+            short.answer_end()
         self._end("ok")
+
+    def short_whole(self, body: bytes) -> None:
+        """A short answer is here, whole."""
+        if self._forwarding.meter is not None:
+            self._forwarding.meter.whole(body)
+
+    def short_overflow(self, begun: bytes) -> None:
+        """It is no short one."""
+        self._short = None
+        if self._forwarding.meter is not None:
+            self._forwarding.meter.piece(begun)
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """The upstream broke off, too."""
@@ -121,4 +146,6 @@ class AbandonedReader:
     def _end(self, outcome: str) -> None:
         self.deadline = NEVER
         self._shelf.leave(self)
+        if self._short is not None:
+            self.short_overflow(self._short.begun())
         self._forwarding.settle_abandoned(outcome)

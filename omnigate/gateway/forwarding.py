@@ -51,6 +51,7 @@ class Forwarding:
     :ivar delivered: whether the request was written to an upstream in this attempt, so that it
         may have cost money.
     :ivar meter: counts the answer's tokens, from its head on.
+    :ivar short: collects the answer as long as it may be a short one.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Forwarding:
         "delivered",
         "meter",
         "passage",
+        "short",
     )
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
@@ -83,6 +85,7 @@ class Forwarding:
         self.delivered = False
         self.meter: Meter | None = None
         self.passage: StreamPassage | None = None
+        self.short: ShortAnswer | None = None
         self.deadline = NEVER
 
     # -- the walk
@@ -114,6 +117,7 @@ class Forwarding:
     def _try(self, target: Target) -> None:
         self._attempt_at = self._plane.clock.seconds()
         self._head = None
+        self.short = None
         self.delivered = False
         pool = target.upstream.pool
         connection = None if self._walk.fresh_only else pool.take()
@@ -206,12 +210,14 @@ class Forwarding:
         plane = self._plane
         if verdict is not Verdict.ANSWER:
             self.deadline = plane.watchdog.after(FAILED_BODY_SECONDS)
-            connection.hand_over(ShortAnswer(self))
+            short = self.short = ShortAnswer(self, plane.watchdog)
+            connection.hand_over(short)
             return
         self.open_meter(head)
         if self.passage is None:
             self.deadline = plane.watchdog.after(plane.stream_idle_seconds)
-            connection.hand_over(ShortAnswer(self))
+            short = self.short = ShortAnswer(self, plane.watchdog)
+            connection.hand_over(short)
             return
         self._unwatch()
         endpoint = self._exchange.endpoint
@@ -296,11 +302,18 @@ class Forwarding:
     def deadline_passed(self, now: float) -> None:
         """The head, or a short answer's next byte, did not come in time."""
         try:
-            self._timed_out()
+            self._timed_out(now)
         except Exception:
             self.crashed(Failure())
 
-    def _timed_out(self) -> None:
+    def _timed_out(self, now: float) -> None:
+        short = self.short
+        if short is not None and self._verdict is Verdict.ANSWER:
+            due = short.last + self._plane.stream_idle_seconds
+            if due > now:
+                # Bytes have come since; only the body of a failure is timed as a whole.
+                self.deadline = due
+                return
         self._unwatch()
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -317,11 +330,6 @@ class Forwarding:
             self._attempt_failed(target, "stream_idle_timeout", head.status)
 
     # -- a short answer
-
-    def short_progress(self) -> None:
-        """The upstream is not silent; only the body of a failure has a time limit as a whole."""
-        if self._verdict is Verdict.ANSWER:
-            self.deadline = self._plane.watchdog.after(self._plane.stream_idle_seconds)
 
     def short_whole(self, body: bytes) -> None:
         """A complete short answer: the answer, or one more reason to go on."""
@@ -377,6 +385,7 @@ class Forwarding:
             self._attempt_failed(target, "not_json", head.status)
             return
         self._unwatch()
+        self.short = None
         plane = self._plane
         assert self.meter is not None
         relay = self._relay = Relay(
@@ -466,6 +475,12 @@ class Forwarding:
         assert target is not None
         if head is not None and head.status >= 300:
             counts, estimated = NOTHING, False
+            verdict = judge_status(head.status)
+            if verdict is Verdict.NEXT:
+                self._rate_limited(target, head)
+                outcome = f"status_{head.status}"
+            elif verdict is Verdict.CREDENTIAL:
+                outcome = "upstream_auth"
         else:
             counts, estimated = self._metered()
         self._record(outcome, head.status if head else None)

@@ -47,9 +47,6 @@ class Passage(Protocol):
 class ShortOwner(Protocol):
     """Whose short answer is collected."""
 
-    def short_progress(self) -> None:
-        """Something of it came."""
-
     def short_whole(self, body: bytes) -> None:
         """The answer is whole and short."""
 
@@ -64,25 +61,37 @@ class ShortOwner(Protocol):
 
 
 class ShortAnswer:
-    """Collects up to :data:`SHORT_BYTES` of an answer."""
+    """Collects up to :data:`SHORT_BYTES` of an answer.
 
-    __slots__ = ("_owner", "_pieces", "_size")
+    :ivar last: when its last byte came, by the watchdog's time.
+    """
 
-    def __init__(self, owner: ShortOwner) -> None:
+    __slots__ = ("_owner", "_pieces", "_size", "_watchdog", "last")
+
+    def __init__(self, owner: ShortOwner, watchdog: Watchdog) -> None:
         self._owner = owner
+        self._watchdog = watchdog
         self._pieces: list[bytes] = []
         self._size = 0
+        self.last = watchdog.now
+
+    def adopt(self, owner: ShortOwner) -> None:
+        """From now on tell ``owner``; what was collected stays."""
+        self._owner = owner
+
+    def begun(self) -> bytes:
+        """What was collected so far."""
+        return b"".join(self._pieces)
 
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         """Not called: the head came before the body was handed over."""
 
     def answer_data(self, data: bytes) -> None:
         """Keep it, or give up keeping."""
+        self.last = self._watchdog.now
         self._pieces.append(data)
         self._size += len(data)
-        if self._size <= SHORT_BYTES:
-            self._owner.short_progress()
-        else:
+        if self._size > SHORT_BYTES:
             begun = b"".join(self._pieces)
             self._pieces = []
             self._owner.short_overflow(begun)
@@ -215,8 +224,7 @@ class Relay:
         if passage.first_error is not None and not response.started:
             self._owner.relay_failed("error_event", "the stream's first event was an error")
             return
-        if not response.started and not rest:
-            # Perhaps an event came that the client is not to see; an answer it still is none.
+        if not response.started and not passage.started:
             self._owner.relay_failed("empty_stream", "the stream ended before its first event")
             return
         if not response.started:

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.planes.memory import MemoryDataPlane, get, reply, request
-from tests.planes.scenes import CHAT
+from tests.planes.scenes import ANSWER, CHAT, two_targets
 
 
 class RedirectTests(SynchronousTestCase):
@@ -28,3 +28,32 @@ class RedirectTests(SynchronousTestCase):
         self.plane.last.answer(b"HTTP/1.1 304 Not Modified\r\n\r\n")
         self.client.send(get(b"/v1/models"))
         self.assertEqual([304, 200], [answer.status for answer in self.client.answers()])
+
+
+class SilenceTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.plane = two_targets({"OMNIGATE_STREAM_IDLE_TIMEOUT_MS": "10000"})
+        self.client = self.plane.client()
+        self.client.send(request(CHAT))
+
+    def test_silent(self) -> None:
+        """A short answer that stands still is given up on, and the next target asked."""
+        self.plane.last.answer(reply(ANSWER)[:-10])
+        self.plane.advance(9.5)
+        self.assertEqual(["u1"], self.plane.at)
+        self.plane.advance(1)
+        self.assertEqual(["u1", "u2"], self.plane.at)
+        self.assertFalse(self.plane.opened[0].open)
+        self.plane.last.answer(reply(ANSWER))
+        self.assertEqual(["stream_idle_timeout", "ok"], self.plane.outcomes)
+
+    def test_slow(self) -> None:
+        """One that comes drop by drop is waited for."""
+        answer = reply(b"    " + ANSWER)
+        self.plane.last.answer(answer[: -len(ANSWER) - 4])
+        for byte in b"    ":
+            self.plane.advance(9)
+            self.plane.last.answer(bytes([byte]))
+        self.plane.advance(9)
+        self.plane.last.answer(ANSWER)
+        self.assertEqual(200, self.client.answer.status)

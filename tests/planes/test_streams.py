@@ -13,7 +13,11 @@ class EmptyStreamTests(SynchronousTestCase):
         self.client.send(request(CHAT_STREAM))
 
     def test_only_a_hidden_event(self) -> None:
-        """A stream of nothing but the usage that the client is not to see is no answer."""
+        """A stream of nothing but the usage that the client is not to see is an empty answer."""
         self.plane.last.answer(STREAM_HEAD + chunk(USAGE) + END)
-        self.assertEqual(["u1", "u2"], self.plane.at)
-        self.assertEqual(b"", self.client.received())
+        self.assertEqual(["u1"], self.plane.at)
+        answer = self.client.answer
+        self.assertEqual((200, b"", True), (answer.status, answer.body, answer.whole))
+        self.assertEqual(
+            (9, 3), (self.plane.events[0].input_tokens, self.plane.events[0].output_tokens)
+        )

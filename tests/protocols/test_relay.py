@@ -181,20 +181,25 @@ class PassingTests(RelayTestCase):
 
     def test_all_left_over(self) -> None:
         """A body that comes out only at its end still has its head."""
+        self.relay.answer_data(b",")
         self.passage.left = b"LEFT"
         self.relay.answer_end()
         self.assertEqual(b"4\r\nLEFT\r\n", self.sent())
         self.assertEqual([("complete",)], self.owner.told)
 
     def test_nothing(self) -> None:
-        """A body of which nothing is to be seen is a failed attempt."""
-        for fed in (b"", b","):
-            self.setUp()
-            if fed:
-                self.relay.answer_data(fed)
-            self.relay.answer_end()
-            self.assertEqual([("failed", "empty_stream")], self.owner.told)
-            self.assertEqual(0, len(self.watchdog))
+        """A body of which nothing came is a failed attempt."""
+        self.relay.answer_end()
+        self.assertEqual([("failed", "empty_stream")], self.owner.told)
+        self.assertEqual(0, len(self.watchdog))
+
+    def test_nothing_to_be_seen(self) -> None:
+        """One of which nothing is for the client is an answer without a body."""
+        self.relay.answer_data(b",")
+        self.relay.answer_end()
+        self.assertEqual([("complete",)], self.owner.told)
+        self.assertTrue(self.wire.value().startswith(b"HTTP/1.1 200 OK\r\n"))
+        self.assertEqual(b"", self.sent())
 
     def test_first_event_an_error(self) -> None:
         """An error as the first event fails the attempt and drops the connection."""
@@ -381,7 +386,10 @@ class CrashTests(RelayTestCase):
 class ShortAnswerTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.owner = Owner()
-        self.short = ShortAnswer(self.owner)
+        self.clock = Clock()
+        self.watchdog = Watchdog(self.clock)
+        self.watchdog.start()
+        self.short = ShortAnswer(self.owner, self.watchdog)
 
     def test_whole(self) -> None:
         """Pieces are joined at the end; there may be one or none."""
@@ -405,3 +413,21 @@ class ShortAnswerTests(SynchronousTestCase):
         self.short.answer_lost(Loss.TRUNCATED, "because")
         self.short.crashed(Failure(LookupError()))
         self.assertEqual([("lost", "truncated"), ("crashed",)], self.owner.told)
+
+    def test_last(self) -> None:
+        """It is known when the last byte came."""
+        begun = self.short.last
+        self.clock.advance(5)
+        self.assertEqual(begun, self.short.last)
+        self.short.answer_data(b"x")
+        self.assertEqual(begun + 5, self.short.last)
+
+    def test_adopt(self) -> None:
+        """Another owner gets what was collected."""
+        self.short.answer_data(b"so")
+        self.short.answer_data(b"me")
+        self.assertEqual(b"some", self.short.begun())
+        other = Owner()
+        self.short.adopt(other)
+        self.short.answer_end()
+        self.assertEqual(([], [("whole", "some")]), (self.owner.told, other.told))
