@@ -513,8 +513,9 @@ class Forwarding:
         target: Target | None,
         error_code: str = "",
     ) -> None:
-        # The last use of the relay, which knows us: parted so that both are freed at once.
+        # The last use of those who know us: parted so that all are freed at once.
         relay, self._relay = self._relay, None
+        self.short = None
         self._exchange.settle_usage(
             status,
             counts,
