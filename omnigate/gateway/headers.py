@@ -6,6 +6,7 @@ provider's answer only retry hints, rate counters and request ids reach the clie
 
 from __future__ import annotations
 
+from omnigate.dialects.strike import strike
 from omnigate.wire.head import RequestHead, ResponseHead
 
 #: Of a client's request, to an upstream of the same protocol.
@@ -85,22 +86,24 @@ def answer_lines(
     """The header lines of a relayed answer, content type first.
 
     :param debug: ready lines that name the upstream and the attempts, or nothing.
-    :param secret: the upstream's credential; a header that holds it is left out.
+    :param secret: the upstream's credential, struck out wherever it stands.
     :param as_json: the body is JSON whatever the upstream called it.
     """
     headers = head.headers
     content_type = headers.get(b"content-type")
     if as_json or not content_type:
         content_type = b"application/json"
+    if secret and secret in content_type:
+        content_type = strike(content_type, secret)
     lines = [b"content-type: %b\r\nx-omnigate-request-id: %b\r\n" % (content_type, request_id)]
     for name, value in headers.items():
         if _crossing[name] and value:
             if secret and secret in value:
-                continue
+                value = strike(value, secret)
             lines.append(b"%b: %b\r\n" % (name, value))
-    if b"x-request-id" not in headers:
+    if not headers.get(b"x-request-id"):
         lines.append(b"x-request-id: %b\r\n" % request_id)
-    if b"request-id" not in headers:
+    if not headers.get(b"request-id"):
         lines.append(b"request-id: %b\r\n" % request_id)
     lines.append(debug)
     return b"".join(lines)
