@@ -17,6 +17,7 @@ from omnigate.dialects.answer import judge_answer, wrap_error
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
+from omnigate.errors import MAX_CLIENT_RETRY_AFTER
 from omnigate.events import TokenCounts
 from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
 from omnigate.gateway.headers import MAX_CONTENT_TYPE_BYTES, answer_lines, request_lines
@@ -559,6 +560,12 @@ class Forwarding:
                 target.upstream_name.encode("ascii", "replace"),
                 len(self._walk.records) + 1,
             )
+        asked = head.headers.get(b"retry-after")
+        if asked and b"x-should-retry" not in head.headers:
+            seconds = retry_after_seconds(asked, self._plane.clock.seconds())
+            if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
+                # Too long to be slept through inside a call, as the SDKs do.
+                debug += b"x-should-retry: false\r\n"
         return answer_lines(
             head, self._exchange.id_bytes, debug, target.upstream.secret, as_json=is_error
         )

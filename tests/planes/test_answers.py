@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.planes.memory import MemoryDataPlane, get, reply, request
-from tests.planes.scenes import ANSWER, CHAT, two_targets
+from tests.planes.scenes import ANSWER, CHAT, ERROR, two_targets
 
 
 class RedirectTests(SynchronousTestCase):
@@ -57,3 +57,29 @@ class SilenceTests(SynchronousTestCase):
         self.plane.advance(9)
         self.plane.last.answer(ANSWER)
         self.assertEqual(200, self.client.answer.status)
+
+
+class RetryHintTests(SynchronousTestCase):
+    def test_long_wait(self) -> None:
+        """A wait that no call should sleep through is passed on with the advice not to retry."""
+        for asked, advice in (
+            (b"120", None),
+            (b"121", b"false"),
+            (b"Fri, 01 Jan 2100 00:00:00 GMT", b"false"),
+            (b"soon", None),
+        ):
+            plane = MemoryDataPlane()
+            client = plane.client()
+            client.send(request(CHAT))
+            plane.last.answer(reply(ERROR, b"409 Conflict", b"retry-after: %b\r\n" % asked))
+            self.assertEqual(asked, client.answer.headers[b"retry-after"])
+            self.assertEqual(advice, client.answer.headers.get(b"x-should-retry"), asked)
+
+    def test_advice_of_its_own(self) -> None:
+        """A provider's own advice stands."""
+        plane = MemoryDataPlane()
+        client = plane.client()
+        client.send(request(CHAT))
+        hints = b"retry-after: 500\r\nx-should-retry: true\r\n"
+        plane.last.answer(reply(ERROR, b"409 Conflict", hints))
+        self.assertEqual(b"true", client.answer.headers[b"x-should-retry"])
