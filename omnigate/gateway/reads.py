@@ -13,6 +13,7 @@ import msgspec
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import model_entry, models_list
 from omnigate.errors import GatewayError
+from omnigate.gateway.headers import id_lines
 from omnigate.text import one_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Probes, and whether they depend on a config snapshot.
 PROBES = {"/healthz": False, "/livez": False, "/readyz": True}
+#: The one answer that carries no request id (seed 000, "Errors and ids").
+_WITHOUT_ID = "/healthz"
 MODELS = "/v1/models"
 #: What Claude Code asks before anything else, without a key; a 404 lets it go on.
 _HELLO = "/api/hello"
@@ -82,14 +85,15 @@ def answer(exchange: Exchange) -> None:
 def _probe(exchange: Exchange, path: str) -> None:
     """Probes are neither logged nor counted: they come each second, for ever."""
     plane = exchange.plane
+    ids = b"" if path == _WITHOUT_ID else id_lines(exchange.id_bytes)
     if path == "/":
-        exchange.response.whole(200, b"content-type: application/json\r\n", _ROOT)
+        exchange.response.whole(200, b"content-type: application/json\r\n%b" % ids, _ROOT)
         return
     reason = plane.unready() if PROBES[path] else None
     body = {"status": "ok"} if reason is None else {"status": "unavailable", "reason": reason}
     exchange.response.whole(
         200 if reason is None else 503,
-        b"content-type: application/json\r\ncache-control: no-store\r\n"
+        b"content-type: application/json\r\ncache-control: no-store\r\n%b" % ids
         + (b"" if reason is None else b"retry-after: 1\r\n"),
         msgspec.json.encode(body),
     )

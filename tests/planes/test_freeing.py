@@ -114,9 +114,7 @@ class FreeingTests(SynchronousTestCase):
         self.setUp()
         self.play(reply(ANSWER)[:-9], reply(ANSWER)[-9:], leave=1)
         self.setUp()
-        self.play(
-            STREAM_HEAD, chunk(delta(b"Hi")), chunk(CLOSING) + END, body=CHAT_STREAM, leave=2
-        )
+        self.play(STREAM_HEAD, chunk(delta(b"Hi")), chunk(CLOSING) + END, body=CHAT_STREAM, leave=2)
 
     def test_cut(self) -> None:
         """Streams that break off, with their connections on both sides."""
