@@ -23,7 +23,6 @@ from tests.planes.scenes import (
     two_targets,
 )
 
-
 OURS = ("omnigate.gateway", "omnigate.dialects", "omnigate.protocols.re")
 
 

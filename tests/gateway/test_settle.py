@@ -1,0 +1,51 @@
+"""What an ended exchange owes."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.events import AttemptRecord, UsageEvent, decode_event
+from omnigate.gateway.settle import Books
+
+EVENT = UsageEvent(
+    id="1",
+    key_sha256="k",
+    route_model="small",
+    upstream="u1",
+    target_model="vendor-1",
+    status=200,
+    stream=False,
+    input_tokens=9,
+    cached_input_tokens=0,
+    cache_write_input_tokens=0,
+    output_tokens=3,
+    cached=False,
+    estimated=False,
+    latency_ms=1,
+    attempts=[AttemptRecord("u1", "vendor-1", "ok", 200, 1)],
+    ts_ms=1,
+    endpoint="chat",
+)
+
+
+class BooksTests(SynchronousTestCase):
+    def test_event(self) -> None:
+        """An event goes to the spool as one line, and is counted, full or not."""
+        lines: list[bytes] = []
+        for room in (True, False):
+
+            def append(line: bytes, room: bool = room) -> bool:
+                lines.append(line)
+                return room
+
+            books = Books(append, lambda name, code: None)
+            books.usage(EVENT)
+            self.assertEqual((1, 0), (books.events, books.refusals))
+        self.assertEqual([EVENT, EVENT], [decode_event(line) for line in lines])
+        self.assertNotIn(b"\n", lines[0])
+
+    def test_refusal(self) -> None:
+        """A refusal is counted by key and reason."""
+        refused: list[tuple[str, str]] = []
+        books = Books(lambda line: True, lambda name, code: refused.append((name, code)))
+        books.refusal("k1", "budget_exceeded")
+        self.assertEqual([("k1", "budget_exceeded")], refused)
+        self.assertEqual((0, 1), (books.events, books.refusals))
