@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.answer import judge_answer, wrap_error
@@ -72,6 +73,8 @@ class Forwarding:
         "passage",
         "short",
     )
+
+    log = Logger()
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
         self._exchange = exchange
@@ -292,11 +295,7 @@ class Forwarding:
         if not self._exchange.settled:
             if self._walk.target is not None:
                 self._record("canceled", None)
-            try:
-                counts, estimated = self._metered()
-            except Exception:
-                # Perhaps it was the meter that failed; the exchange has its end all the same.
-                counts, estimated = NOTHING, True
+            counts, estimated = self._metered_at_last()
             status = 499 if self._exchange.response.started else 500
             self._settle(status, counts, estimated, self._walk.target, "internal_error")
 
@@ -483,7 +482,7 @@ class Forwarding:
             elif verdict is Verdict.CREDENTIAL:
                 outcome = "upstream_auth"
         else:
-            counts, estimated = self._metered()
+            counts, estimated = self._metered_at_last()
         self._record(outcome, head.status if head else None)
         self._settle(499, counts, estimated, target)
 
@@ -505,6 +504,14 @@ class Forwarding:
             assert endpoint is not None and scan is not None
             meter = Meter(endpoint.kind, scan.stream)
         return meter.settle(exchange.body, len(exchange.body))
+
+    def _metered_at_last(self) -> tuple[TokenCounts, bool]:
+        """The same for an exchange that must end now, even if it is the meter that has failed."""
+        try:
+            return self._metered()
+        except Exception:
+            self.log.failure("what an answer used could not be told")
+            return NOTHING, True
 
     def _settle(
         self,

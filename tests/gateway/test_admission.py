@@ -11,7 +11,10 @@ from omnigate.gateway.admission import Admission, KeyUse, Ticket
 class AdmissionTests(SynchronousTestCase):
     def refused(self, admission: Admission, use: KeyUse, most: int, size: int) -> GatewayError:
         """The refusal of a request that must not get a place."""
-        return self.assertRaises(GatewayError, admission.enter, use, most, size)
+        with self.assertRaises(GatewayError) as caught:
+            admission.enter(use, most, size)
+        error: GatewayError = caught.exception
+        return error
 
     def test_in_flight(self) -> None:
         """A key has its own bound, or the default one; others are not touched by it."""

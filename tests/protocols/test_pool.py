@@ -34,9 +34,7 @@ class PoolTests(SynchronousTestCase):
 
     def open(self, number: int = 1) -> list[UpstreamConnection]:
         """Fresh connections."""
-        return [
-            cast(UpstreamConnection, self.successResultOf(self.pool.open())) for _ in range(number)
-        ]
+        return [self.successResultOf(self.pool.open()) for _ in range(number)]
 
     def test_last_in_first_out(self) -> None:
         """The connection used last is used first: the others may grow old and go."""

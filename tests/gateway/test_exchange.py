@@ -1,0 +1,413 @@
+"""The steps of a request up to its forwarding: each refusal, its code, its count, its place."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.errors import ERRORS
+from tests.planes.memory import (
+    KEY,
+    FakeClient,
+    MemoryDataPlane,
+    get,
+    key,
+    reply,
+    request,
+    route,
+    upstream,
+)
+from tests.planes.reading import Answer
+from tests.planes.scenes import ANSWER, CHAT, CHAT_STREAM, MESSAGES
+
+BLOCKED = "og-blocked-key-0123456789"
+NARROW = "og-narrow-key-0123456789"
+UNKNOWN = "og-unknown-key-0123456789"
+IDS = (b"x-omnigate-request-id", b"x-request-id", b"request-id")
+MEBIBYTE = 1024 * 1024
+
+
+class ExchangeTestCase(SynchronousTestCase):
+    environ: dict[str, str] = {}
+
+    def setUp(self) -> None:
+        self.plane = MemoryDataPlane(
+            routes=[
+                route("small", ("u1", "vendor-1"), ("u2", "vendor-2")),
+                route("big", ("u1", "vendor-3")),
+            ],
+            upstreams=[upstream("u1"), upstream("u2", "anthropic")],
+            keys=[
+                key(),
+                key("blocked", BLOCKED, blocked=True),
+                key("narrow", NARROW, models=("big", "gpt-*")),
+            ],
+            environ=self.environ,
+        )
+
+    def ask(self, data: bytes) -> Answer:
+        """Send a request on a connection of its own, and read its answer."""
+        self.client: FakeClient = self.plane.client()
+        self.client.send(data)
+        [answer] = self.client.answers()
+        return answer
+
+    def check_refused(self, data: bytes, code: str, *, key_name: str = "k1") -> Answer:
+        """The request is refused: told in its protocol, counted once, logged once, no more."""
+        before = len(self.plane.refused)
+        answer = self.ask(data)
+        kind = ERRORS[code]
+        self.assertEqual((kind.status, code), (answer.status, answer.code))
+        self.assertTrue(answer.whole)
+        anthropic = b"/v1/messages" in data
+        wanted = kind.anthropic_type if anthropic else kind.openai_type
+        self.assertEqual(wanted, answer.json["error"]["type"])
+        self.assertEqual(b"application/json", answer.headers[b"content-type"])
+        [request_id] = {answer.headers[name] for name in IDS}
+        if anthropic:
+            self.assertEqual(request_id.decode(), answer.json["request_id"])
+        self.assertEqual([(key_name, code)], self.plane.refused[before:])
+        self.assertEqual(([], []), (self.plane.events, self.plane.opened))
+        line = self.plane.lines[-1]
+        self.assertEqual((request_id.decode(), code), (line.request_id, line.error_code))
+        self.assertEqual(kind.status, line.status)
+        self.assertEqual(0, self.plane.in_flight)
+        self.assertEqual(0, self.plane.plane.admission.memory_bytes)
+        return answer
+
+
+class KeyTests(ExchangeTestCase):
+    def with_headers(self, headers: bytes) -> bytes:
+        return request(CHAT).replace(b"authorization: Bearer %b\r\n" % KEY.encode(), headers)
+
+    def test_refused(self) -> None:
+        """Without a key that is known here nothing is done."""
+        for headers in (
+            b"",
+            b"authorization: Bearer %b\r\n" % UNKNOWN.encode(),
+            b"authorization: Bearer \r\n",
+            b"authorization: %b\r\n" % KEY.encode(),
+            b"authorization: Basic %b\r\n" % KEY.encode(),
+            b"authorization: Bearer %b extra\r\n" % KEY.encode(),
+            b"x-api-key: %b\r\n" % UNKNOWN.encode(),
+            b"x-api-key: Bearer %b\r\n" % KEY.encode(),
+            b"authorization: Bearer x\r\nx-api-key: y\r\n",
+        ):
+            answer = self.check_refused(self.with_headers(headers), "invalid_api_key", key_name="")
+            self.assertNotIn(UNKNOWN, answer.message)
+
+    def test_taken(self) -> None:
+        """A key may come in either header; of two the one that is known is taken."""
+        for headers in (
+            b"authorization: Bearer %b\r\n" % KEY.encode(),
+            b"authorization: bearer   %b\r\n" % KEY.encode(),
+            b"x-api-key: %b\r\n" % KEY.encode(),
+            b"authorization: Bearer %b\r\nx-api-key: %b\r\n" % (KEY.encode(), KEY.encode()),
+            b"authorization: Bearer %b\r\nx-api-key: unknown\r\n" % KEY.encode(),
+            b"authorization: Bearer unknown\r\nx-api-key: %b\r\n" % KEY.encode(),
+            b"authorization: Basic unknown\r\nx-api-key: %b\r\n" % KEY.encode(),
+        ):
+            client = self.plane.client()
+            client.send(self.with_headers(headers))
+            self.assertEqual("k1", self.plane.plane.exchanges[-1].key.name)  # type: ignore[union-attr]
+
+    def test_two_known(self) -> None:
+        """Of two that are known ``authorization`` counts."""
+        self.check_refused(
+            self.with_headers(
+                b"x-api-key: %b\r\nauthorization: Bearer %b\r\n" % (KEY.encode(), BLOCKED.encode())
+            ),
+            "budget_exceeded",
+            key_name="blocked",
+        )
+
+    def test_blocked(self) -> None:
+        """A key without budget may not start work, whatever the work is."""
+        for path, body in ((b"/v1/messages/count_tokens", MESSAGES), (b"/v1/embeddings", CHAT)):
+            self.check_refused(
+                request(body, path, secret=BLOCKED), "budget_exceeded", key_name="blocked"
+            )
+
+    def test_never_crosses(self) -> None:
+        """The gateway key does not cross to the upstream."""
+        client = self.plane.client()
+        client.send(request(CHAT, headers=b"x-api-key: %b\r\n" % KEY.encode()))
+        self.assertNotIn(KEY.encode(), self.plane.last.requests())
+
+
+class BodyTests(ExchangeTestCase):
+    environ = {"OMNIGATE_MAX_REQUEST_MB": "1"}
+
+    def test_faults(self) -> None:
+        """A body that is not plainly one request is refused, and its connection kept."""
+        cases = (
+            (b"", "invalid_json"),
+            (b"{", "invalid_json"),
+            (b"[]", "invalid_request"),
+            (b'{"model":"small"} x', "invalid_json"),
+            (b'{"model":"sm\xff"}', "invalid_json"),
+            (b'{"model":"small","x":' + b"[" * 64 + b"]" * 64 + b"}", "invalid_json"),
+            (b"{}", "invalid_request"),
+            (b'{"model":5}', "invalid_request"),
+            (b'{"model":null}', "invalid_request"),
+            (b'{"model":"small","model":"small"}', "invalid_request"),
+            (b'{"mod\\u0065l":"small"}', "invalid_request"),
+            (b'{"model":"small","stream":true,"stream":false}', "invalid_request"),
+        )
+        for body, code in cases:
+            self.check_refused(request(body), code)
+            self.check_refused(request(body, b"/v1/messages"), code)
+            self.assertTrue(self.client.open, body)
+
+    def test_large_bodies(self) -> None:
+        """A larger body is judged as it arrives, and as strictly."""
+        filler = b'"x":"' + b"y" * 200_000 + b'",'
+        for body, code in (
+            (b"{" + filler + b'"model":5}', "invalid_request"),
+            (b"{" + filler + b'"model":"small","model":"small"}', "invalid_request"),
+            (b"{" + filler + b'"model":"small"', "invalid_json"),
+            (b"[" + filler, "invalid_request"),
+        ):
+            self.check_refused(request(body), code)
+        client = self.plane.client()
+        client.send(request(b"{" + filler + b'"model":"small"}'))
+        self.assertTrue(self.plane.last.requests().endswith(filler + b'"model":"vendor-1"}'))
+
+    def test_too_large(self) -> None:
+        """A declared length over the limit is refused before any of the body comes."""
+        head = request(b"x" * (MEBIBYTE + 1))[: -MEBIBYTE - 1]
+        self.check_refused(head, "request_too_large")
+        self.check_refused(
+            head.replace(b"/v1/chat/completions", b"/v1/messages"), "request_too_large"
+        )
+        self.assertFalse(self.client.open)
+        client = self.plane.client()
+        client.send(request(b"x" * MEBIBYTE)[:-MEBIBYTE])
+        self.assertEqual(b"", client.received())
+
+    def test_message_holds_nothing_of_others(self) -> None:
+        """What a client sent is repeated in bounds and without control bytes only."""
+        answer = self.check_refused(
+            request(b'{"model":"a\\r\\n\\u001b[31m' + b"x" * 5000 + b'"}'), "model_not_found"
+        )
+        self.assertLess(len(answer.body), 1000)
+        self.assertNotIn("\x1b", answer.message)
+        self.assertNotIn("\n", answer.message)
+
+
+class AdmissionTests(ExchangeTestCase):
+    environ = {
+        "OMNIGATE_MAX_CONCURRENT_PER_KEY": "2",
+        "OMNIGATE_REQUEST_MEMORY_MB": "16",
+        "OMNIGATE_MAX_REQUEST_MB": "8",
+    }
+
+    def test_in_flight(self) -> None:
+        """One more than the bound is refused before its body, until another one has ended."""
+        first, second = self.plane.client(), self.plane.client()
+        first.send(request(CHAT))
+        second.send(request(CHAT)[:-5])
+        third = self.plane.client()
+        third.send(request(CHAT)[: -len(CHAT)])
+        self.assertEqual(
+            (429, "concurrency_limit_exceeded"), (third.answer.status, third.answer.code)
+        )
+        self.assertEqual(b"1", third.answer.headers[b"retry-after"])
+        self.plane.last.answer(reply(ANSWER))
+        fourth = self.plane.client()
+        fourth.send(request(CHAT))
+        self.assertEqual(b"", fourth.received())
+        other = self.plane.client()
+        other.send(request(CHAT, secret=NARROW))
+        self.assertEqual("model_not_allowed", other.answer.code)
+
+    def test_memory(self) -> None:
+        """A key's share and the whole budget are kept by declared lengths."""
+        head = request(b"x" * (2 * MEBIBYTE))[: -2 * MEBIBYTE]
+        clients = [self.plane.client() for _ in range(2)]
+        clients[0].send(head)
+        clients[1].send(head)
+        answer = clients[1].answer
+        self.assertEqual((429, "request_memory_exceeded"), (answer.status, answer.code))
+        self.assertEqual(b"1", answer.headers[b"retry-after"])
+        self.assertEqual(4 * MEBIBYTE, self.plane.plane.admission.memory_bytes)
+        clients[0].leave()
+        self.assertEqual(0, self.plane.plane.admission.memory_bytes)
+
+    def test_whole_memory(self) -> None:
+        """When all of it is in use, everybody is told to come back."""
+        names = [f"og-many-keys-012345678{index}" for index in range(5)]
+        self.plane.install(
+            [route("small", ("u1", "vendor-1"))],
+            [upstream("u1")],
+            [key(name, name) for name in names],
+        )
+        head = request(b"x" * (2 * MEBIBYTE))[: -2 * MEBIBYTE]
+        for name in names[:4]:
+            self.plane.client().send(head.replace(KEY.encode(), name.encode()))
+        client = self.plane.client()
+        client.send(head.replace(KEY.encode(), names[4].encode()))
+        self.assertEqual((503, "overloaded"), (client.answer.status, client.answer.code))
+        self.assertEqual(b"1", client.answer.headers[b"retry-after"])
+
+    def test_own_bound(self) -> None:
+        """A key's own bound counts instead of the default."""
+        self.plane.install(
+            [route("small", ("u1", "vendor-1"))], [upstream("u1")], [key(max_concurrent=1)]
+        )
+        self.plane.client().send(request(CHAT))
+        answer = self.ask(request(CHAT))
+        self.assertIn("1 requests in flight", answer.message)
+
+
+class RateTests(ExchangeTestCase):
+    def setUp(self) -> None:
+        self.plane = MemoryDataPlane(
+            routes=[route("small", ("u1", "vendor-1"), ("u2", "vendor-2"))],
+            upstreams=[upstream("u1"), upstream("u2", "anthropic")],
+            keys=[key(rpm=3)],
+        )
+
+    def test_burst_and_wait(self) -> None:
+        """After the burst the client is told how long to wait, and that is the truth."""
+        for _ in range(3):
+            self.ask(request(b"{}"))
+        answer = self.check_refused(request(CHAT), "rate_limit_exceeded")
+        self.assertEqual(b"20", answer.headers[b"retry-after"])
+        self.check_refused(request(MESSAGES, b"/v1/messages"), "rate_limit_exceeded")
+        self.plane.clock.advance(20)
+        client = self.plane.client()
+        client.send(request(CHAT))
+        self.assertEqual(b"", client.received())
+
+    def test_before_the_body(self) -> None:
+        """The refusal comes before any of the body."""
+        for _ in range(3):
+            self.ask(request(b"{}"))
+        self.check_refused(request(CHAT)[: -len(CHAT)], "rate_limit_exceeded")
+
+    def test_not_charged(self) -> None:
+        """What is not metered is not charged, and neither is a read."""
+        for _ in range(5):
+            self.plane.client().send(request(MESSAGES, b"/v1/messages/count_tokens"))
+            self.ask(get(b"/v1/models"))
+        self.assertEqual([], self.plane.refused)
+
+
+class RouteTests(ExchangeTestCase):
+    def test_model_of_another_key(self) -> None:
+        """A key with a list of models gets no other, whether there is a route for it or not."""
+        for model in (b"small", b"none", b"gpt", b"bigger"):
+            answer = self.check_refused(
+                request(CHAT.replace(b"small", model), secret=NARROW),
+                "model_not_allowed",
+                key_name="narrow",
+            )
+            self.assertEqual("model", answer.json["error"]["param"])
+
+    def test_no_route(self) -> None:
+        """A model that no route has is not there."""
+        for secret, name, model in ((KEY, "k1", b"none"), (NARROW, "narrow", b"gpt-9")):
+            answer = self.check_refused(
+                request(CHAT.replace(b"small", model), secret=secret),
+                "model_not_found",
+                key_name=name,
+            )
+            self.assertIn(model.decode(), answer.message)
+
+    def test_no_target_of_the_protocol(self) -> None:
+        """A route none of whose targets speaks the client's protocol says so."""
+        body = MESSAGES.replace(b"small", b"big")
+        self.check_refused(request(body, b"/v1/messages"), "endpoint_not_supported")
+
+    def test_targets_of_the_protocol(self) -> None:
+        """Of a mixed route the targets of the client's protocol are asked."""
+        self.plane.client().send(request(MESSAGES, b"/v1/messages"))
+        self.plane.client().send(request(CHAT))
+        self.assertEqual(["u2", "u1"], self.plane.at)
+
+    def test_what_is_sent(self) -> None:
+        """The bytes at the upstream are the client's but for the model, and the usage asked for."""
+        body = b'{ "stream" : false,\n "model":"small", "x": 1.0e5, "x": "\\u0041\xc3\xa9" }'
+        self.plane.client().send(request(body))
+        self.assertTrue(
+            self.plane.last.requests().endswith(b"\r\n\r\n" + body.replace(b"small", b"vendor-1"))
+        )
+        self.plane.client().send(request(CHAT_STREAM))
+        sent = self.plane.last.requests().partition(b"\r\n\r\n")[2]
+        self.assertEqual(
+            CHAT_STREAM.replace(b"small", b"vendor-1"),
+            sent.replace(b'"stream_options":{"include_usage":true},', b""),
+        )
+
+    def test_query(self) -> None:
+        """A plain query goes on."""
+        self.plane.client().send(request(MESSAGES, b"/v1/messages?beta=true"))
+        self.assertTrue(
+            self.plane.last.requests().startswith(b"POST /v1/messages?beta=true HTTP/1.1\r\n")
+        )
+
+    def test_every_endpoint(self) -> None:
+        """Each endpoint leads to the same one of the upstream."""
+        for path in (
+            b"/v1/chat/completions",
+            b"/v1/completions",
+            b"/v1/responses",
+            b"/v1/embeddings",
+            b"/v1/messages",
+            b"/v1/messages/count_tokens",
+        ):
+            self.plane.client().send(request(CHAT, path))
+            self.assertTrue(self.plane.last.requests().startswith(b"POST %b HTTP/1.1\r\n" % path))
+
+
+class LogTests(ExchangeTestCase):
+    def test_line(self) -> None:
+        """One line for each request, with what happened and neither content nor key."""
+        client = self.plane.client()
+        client.send(request(CHAT))
+        self.plane.clock.advance(1.5)
+        self.plane.last.answer(reply(ANSWER))
+        [line], [event] = self.plane.lines, self.plane.events
+        self.assertEqual(event.id, line.request_id)
+        self.assertEqual(client.answer.headers[b"x-request-id"].decode(), event.id)
+        self.assertEqual(
+            ("POST", "/v1/chat/completions", 200, "k1", "small", "u1", "vendor-1", None),
+            (
+                line.method,
+                line.path,
+                line.status,
+                line.key,
+                line.route,
+                line.upstream,
+                line.model,
+                line.error_code,
+            ),
+        )
+        self.assertEqual(
+            (9, 3, 1, False, len(CHAT), len(ANSWER)),
+            (
+                line.input_tokens,
+                line.output_tokens,
+                line.attempts,
+                line.estimated,
+                line.bytes_in,
+                line.bytes_out,
+            ),
+        )
+        self.assertEqual((1500, 1500), (line.duration_ms, event.latency_ms))
+        for text in ("Hi", "Hello", KEY):
+            self.assertNotIn(text, str(line))
+
+    def test_ids_differ(self) -> None:
+        """No two requests have the same id."""
+        for _ in range(100):
+            self.ask(get(b"/nothing"))
+        self.assertEqual(100, len({line.request_id for line in self.plane.lines}))
+
+    def test_failure(self) -> None:
+        """The end of a walk without an answer is logged with its code."""
+        self.plane.refusing = {"u1"}
+        self.ask(request(CHAT))
+        [line] = self.plane.lines
+        self.assertEqual(
+            (502, "all_upstreams_failed", None, 1),
+            (line.status, line.error_code, line.upstream, line.attempts),
+        )

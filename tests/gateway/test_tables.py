@@ -1,0 +1,168 @@
+"""The config snapshot compiled for serving, and what outlives a snapshot."""
+
+from hashlib import sha256
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.gateway.plane import compile_upstream
+from omnigate.gateway.tables import Tables, Upstream, compile_tables, retired_upstreams
+from omnigate.protocols.connector import parse_address
+from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.watchdog import Watchdog
+from tests.planes.memory import KEY, key, route, upstream
+
+OTHER = "og-other-key-0123456789"
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """One key, two upstreams, one route."""
+    facts: dict[str, Any] = {
+        "version": "1",
+        "keys": (key(),),
+        "upstreams": (upstream("u1"), upstream("u2")),
+        "routes": (route("small", ("u1", "vendor-1"), ("u2", "vendor-2")),),
+        "media_models": (),
+    }
+    return Snapshot(**{**facts, **changes})
+
+
+class TablesTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.opened: list[str] = []
+        self.watchdog = Watchdog(Clock())
+
+    def open(self, config: SnapshotUpstream) -> Upstream:
+        self.opened.append(config.name)
+        pool = UpstreamPool(lambda build: Deferred(), self.watchdog)
+        return compile_upstream(config, parse_address(config.base_url), pool, {})
+
+    def compile(self, given: Snapshot, before: Tables | None = None) -> Tables:
+        return compile_tables(given, before, self.open)
+
+
+class CompileTests(TablesTestCase):
+    def test_keys(self) -> None:
+        """Keys are found by the digest of their bytes, and know their bounds."""
+        tables = self.compile(
+            snapshot(keys=(key(rpm=60, max_concurrent=5), key("k2", OTHER, blocked=True)))
+        )
+        first, second = tables.keys.values()
+        self.assertIs(first, tables.keys[sha256(KEY.encode()).digest()])
+        self.assertIs(second, tables.keys[sha256(OTHER.encode()).digest()])
+        self.assertEqual(("k1", 60, 5), (first.name, first.rpm, first.max_concurrent))
+        self.assertFalse(first.blocked)
+        assert first.bucket is not None
+        self.assertEqual((None, True), (second.bucket, second.blocked))
+
+    def test_allowed_models(self) -> None:
+        """A key may use all models, those named, or those with a named beginning."""
+        cases: tuple[tuple[tuple[str, ...] | None, str, bool], ...] = (
+            (None, "any", True),
+            ((), "any", False),
+            (("small",), "small", True),
+            (("small",), "smaller", False),
+            (("claude-*",), "claude-x", True),
+            (("claude-*",), "claude-", True),
+            (("claude-*",), "claude", False),
+            (("*",), "any", True),
+            (("a*b",), "a*b", True),
+            (("a*b",), "axb", False),
+            (("small", "claude-*"), "claude-x", True),
+        )
+        for models, model, allowed in cases:
+            tables = self.compile(snapshot(keys=(key(models=models),)))
+            [compiled] = tables.keys.values()
+            self.assertEqual(allowed, compiled.allows(model), (models, model))
+
+    def test_routes(self) -> None:
+        """A route knows its targets, and which of them speak a client's protocol."""
+        tables = self.compile(
+            snapshot(
+                upstreams=(upstream("u1"), upstream("u2", "anthropic")),
+                routes=(route("small", ("u2", 'a\u00e9"b'), ("u1", "vendor-1")),),
+            )
+        )
+        compiled = tables.routes["small"]
+        self.assertEqual(["u2", "u1"], [target.upstream_name for target in compiled.targets])
+        self.assertEqual(["u1"], [t.upstream_name for t in compiled.by_protocol["openai"]])
+        self.assertEqual(["u2"], [t.upstream_name for t in compiled.by_protocol["anthropic"]])
+        self.assertEqual('"a\u00e9\\"b"'.encode(), compiled.targets[0].model_json)
+
+    def test_models(self) -> None:
+        """The list holds the text routes and the media routes that the key may use."""
+        given = snapshot(media_models=("flux", "veo"), keys=(key(models=("s*", "flux")),))
+        tables = self.compile(given)
+        [compiled] = tables.keys.values()
+        self.assertEqual(["small", "flux"], tables.models_of(compiled))
+
+
+class ReloadTests(TablesTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.before = self.compile(snapshot(keys=(key(rpm=60),)))
+        self.opened.clear()
+
+    def reload(self, **changes: Any) -> Tables:
+        return self.compile(snapshot(**{"keys": (key(rpm=60),), **changes}), self.before)
+
+    def test_keys(self) -> None:
+        """What a key holds and its bucket outlive a snapshot, whatever else of it changes."""
+        [old] = self.before.keys.values()
+        cases: tuple[dict[str, Any], ...] = (
+            {},
+            {"blocked": True},
+            {"models": ("small",)},
+            {"max_concurrent": 3},
+            {"name": "renamed"},
+        )
+        for changes in cases:
+            after = self.reload(keys=(key(**{"rpm": 60, **changes}),))
+            [new] = after.keys.values()
+            self.assertIs(old.use, new.use, changes)
+            self.assertIs(old.bucket, new.bucket, changes)
+        [new] = self.reload(keys=(key(rpm=120),)).keys.values()
+        self.assertIs(old.use, new.use)
+        assert new.bucket is not None
+        self.assertEqual(120, new.bucket.rpm)
+        [new] = self.reload(keys=(key("k1", OTHER, rpm=60),)).keys.values()
+        self.assertIsNot(old.use, new.use)
+
+    def test_upstreams(self) -> None:
+        """An upstream that did not change keeps its connections; one that did begins anew."""
+        after = self.reload()
+        self.assertIs(self.before.upstreams["u1"], after.upstreams["u1"])
+        self.assertEqual(([], []), (self.opened, retired_upstreams(self.before, after)))
+        after = self.reload(upstreams=(upstream("u1"), upstream("u2", head_timeout_ms=1)))
+        self.assertEqual(["u2"], self.opened)
+        self.assertIs(self.before.upstreams["u1"], after.upstreams["u1"])
+        self.assertEqual([self.before.upstreams["u2"]], retired_upstreams(self.before, after))
+
+    def test_upstream_that_went(self) -> None:
+        """One that is no longer there is retired."""
+        after = self.reload(upstreams=(upstream("u1"),), routes=(route("small", ("u1", "x")),))
+        self.assertEqual([self.before.upstreams["u2"]], retired_upstreams(self.before, after))
+        self.assertEqual([], retired_upstreams(None, after))
+
+    def test_cooldowns(self) -> None:
+        """How a target has fared outlives a snapshot as long as it is the same target."""
+        old = self.before.routes["small"].targets
+        old[0].cooldown.failed(100, 30)
+        after = self.reload(
+            upstreams=(upstream("u1"), upstream("u2", cooldown_failures=9)),
+            routes=(route("small", ("u2", "vendor-2"), ("u1", "vendor-1"), ("u1", "other")),),
+        )
+        changed, same, other = after.routes["small"].targets
+        self.assertIs(old[0].cooldown, same.cooldown)
+        self.assertTrue(same.resting(110))
+        self.assertIsNot(old[1].cooldown, changed.cooldown)
+        self.assertFalse(other.resting(110))
+
+    def test_turn(self) -> None:
+        """A route goes on where it stood."""
+        self.before.routes["small"].turn = 7
+        after = self.reload(routes=(route("small", ("u1", "x")), route("new", ("u1", "x"))))
+        self.assertEqual((7, 0), (after.routes["small"].turn, after.routes["new"].turn))
