@@ -123,9 +123,9 @@ class WatchdogTests(SynchronousTestCase):
     def test_lag(self) -> None:
         """A reactor that was held up shows in the lag."""
         self.clock.advance(SWEEP_SECONDS)
-        self.assertAlmostEqual(0.0, self.watchdog.lag_seconds)
+        self.assertAlmostEqual(0.0, self.watchdog.take_lag())
         self.clock.advance(SWEEP_SECONDS + 0.7)
-        self.assertAlmostEqual(0.7, self.watchdog.lag_seconds)
+        self.assertAlmostEqual(0.7, self.watchdog.take_lag())
 
     def test_stop(self) -> None:
         """Stopped, it leaves no timer behind."""
