@@ -25,6 +25,7 @@ FLOORS = {
             "periods",
             "settings",
             "settings_table",
+            "daemon_service",
             "systemd_notify",
             "text",
             "token_bucket",

@@ -9,14 +9,12 @@ the meantime. *Ready* is both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamServerEndpoint
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
 from twisted.internet.protocol import Factory
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -27,6 +25,7 @@ from omnigate.control.health import STOPPING, Health
 from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reactor_lag import ReactorLag
+from omnigate.daemon_service import DaemonService, Ending
 from omnigate.ledger.service import Ledger
 
 
@@ -35,22 +34,6 @@ class Stoppable(Protocol):
 
     def stop(self) -> Deferred[None]:
         """Finish what was submitted and end."""
-
-
-class Ending(Protocol):
-    """What decides over the end of the process."""
-
-    def watch(self) -> None:
-        """Take charge."""
-
-    def on_hangup(self, call: Callable[[], object]) -> None:
-        """Have ``call`` called at each SIGHUP."""
-
-    def stopped(self) -> None:
-        """Note that everything stopped in order."""
-
-    def fail_start(self, line: str) -> None:
-        """End a start that cannot go on."""
 
 
 @attrs.define(eq=False)
@@ -69,7 +52,7 @@ class ControlParts:
     release_state: Callable[[], None]
 
 
-class ControlService(Service):
+class ControlService(DaemonService):
     """The control plane.
 
     :param listen_fault: writes the line for an address that cannot be listened on.
@@ -85,55 +68,28 @@ class ControlService(Service):
         ending: Ending,
         listen_fault: Callable[[BaseException | None], str],
     ) -> None:
+        super().__init__(parts.endpoint, parts.factory, clock, environ, ending, listen_fault)
         self._parts = parts
-        self._clock = clock
-        self._environ = environ
-        self._ending = ending
-        self._listen_fault = listen_fault
-        self._port: IListeningPort | None = None
-        self._watchdog: LoopingCall | None = None
         self._stopping = False
 
     # -- start --------------------------------------------------------------------------------
 
-    def privilegedStartService(self) -> None:
-        """Listen, while the process may still open low ports."""
-        super().privilegedStartService()
-        refused: list[str] = []
-        listening = self._parts.endpoint.listen(self._parts.factory)
-        listening.addCallbacks(
-            self._listening, lambda failure: refused.append(self._listen_fault(failure.value))
-        )
-        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
-        # Deferred would keep the SystemExit to itself.
-        if refused:
-            self._ending.fail_start(refused[0])
-        elif self._port is None:
-            listening.addCallback(lambda _: self._refused_late(refused))
-
     def startService(self) -> None:
         """Load the ledger and watch the config file."""
         super().startService()
-        self._ending.watch()
-        self._ending.on_hangup(self.reload)
+        self.ending.watch()
+        self.ending.on_hangup(self.reload)
         self._parts.config_file.on_change(lambda _: self._config_changed())
         self._config_changed()
         self._parts.config_file.start_polling()
         self._parts.lag.start()
-        began = self._clock.seconds()
+        began = self.clock.seconds()
         self._parts.ledger.open().addCallbacks(
-            lambda _: self._ledger_loaded(self._clock.seconds() - began), self._cannot_load
+            lambda _: self._ledger_loaded(self.clock.seconds() - began), self._cannot_load
         )
 
-    def _refused_late(self, refused: list[str]) -> None:
-        if refused:
-            self._ending.fail_start(refused[0])
-
-    def _listening(self, port: IListeningPort) -> None:
-        self._port = port
-
     def _cannot_load(self, failure: Failure) -> None:
-        self._ending.fail_start(str(failure.value))
+        self.ending.fail_start(str(failure.value))
 
     def _ledger_loaded(self, seconds: float) -> None:
         self._parts.metrics.ledger_loaded(seconds)
@@ -145,24 +101,14 @@ class ControlService(Service):
             "omnigate-control {version} is ready on {address}: config {path} with {config}; "
             "{events} events loaded in {seconds:.2f} s",
             version=omnigate.__version__,
-            address=_address(self._port),
+            address=self.address,
             path=self._parts.config_file.path,
             config=self._counts(),
             events=counters.replayed,
             seconds=seconds,
         )
-        self._notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")
-        self._start_watchdog()
-
-    def _start_watchdog(self) -> None:
-        interval = systemd_notify.watchdog_interval(self._environ)
-        if interval is not None:
-            self._watchdog = LoopingCall(self._notify, systemd_notify.WATCHDOG)
-            self._watchdog.clock = self._clock
-            self._watchdog.start(interval)
-
-    def _notify(self, message: str) -> None:
-        systemd_notify.notify(message, self._environ)
+        self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")
+        self.start_watchdog()
 
     # -- while it runs ------------------------------------------------------------------------
 
@@ -171,7 +117,7 @@ class ControlService(Service):
         self._parts.config_file.reload()
         faults = len(self._parts.config_file.faults)
         words = f"config file has {faults} faults, the last good one is in force" if faults else ""
-        self._notify(f"STATUS=ready: {words or self._counts()}")
+        self.notify(f"STATUS=ready: {words or self._counts()}")
 
     def _config_changed(self) -> None:
         """Take a new config into force."""
@@ -198,30 +144,17 @@ class ControlService(Service):
         super().stopService()
         self._stopping = True
         self._parts.health.unready = STOPPING
-        self._notify(systemd_notify.STOPPING)
+        self.notify(systemd_notify.STOPPING)
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        if self._watchdog is not None and self._watchdog.running:
-            self._watchdog.stop()
+        self.stop_watchdog()
         self._parts.lag.stop()
         self._parts.config_file.stop_polling()
-        if self._port is not None:
-            await maybeDeferred(self._port.stopListening)
+        await self.stop_listening()
         await self._parts.ledger.close()
         for writer in self._parts.writers:
             await writer.stop()
         self._parts.release_state()
-        self._ending.stopped()
+        self.ending.stopped()
         self.log.info("omnigate-control has stopped")
-
-
-def _address(port: IListeningPort | None) -> str:
-    """Return where a port listens, for people."""
-    if port is None:
-        return "no port yet"
-    host: Any = port.getHost()
-    if hasattr(host, "port"):
-        name = f"[{host.host}]" if ":" in host.host else host.host
-        return f"{name}:{host.port}"
-    return str(getattr(host, "name", host))

@@ -10,18 +10,16 @@ in flight given their grace, abandoned answers ended, usage delivered once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import attrs
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamServerEndpoint
-from twisted.internet.task import LoopingCall
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
 from twisted.logger import Logger
 
 import omnigate
 from omnigate import systemd_notify
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.daemon_service import DaemonService, Ending
 from omnigate.errors import GatewayError, openai_envelope
 from omnigate.files import IWriter
 from omnigate.gateway.access_log import AccessLog
@@ -40,22 +38,6 @@ from omnigate.settings import DataSettings
 _DRAIN_LOOK_SECONDS = 0.05
 #: What a stop may take after the grace: the last delivery and the closing of files.
 _AFTER_GRACE_SECONDS = 15
-
-
-class Ending(Protocol):
-    """What decides over the end of the process."""
-
-    def watch(self) -> None:
-        """Take charge."""
-
-    def on_hangup(self, call: Callable[[], object]) -> None:
-        """Have ``call`` called at each SIGHUP."""
-
-    def stopped(self) -> None:
-        """Note that everything stopped in order."""
-
-    def fail_start(self, line: str) -> None:
-        """End a start that cannot go on."""
 
 
 @attrs.define(eq=False)
@@ -78,7 +60,7 @@ class DataParts:
     pull: ConfigPull | None = None
 
 
-class DataService(Service):
+class DataService(DaemonService):
     """Owns everything of a data plane that lives as long as the process.
 
     :param listen_fault: writes the line for an address that cannot be listened on.
@@ -93,66 +75,38 @@ class DataService(Service):
         clock: IReactorTime,
         environ: Mapping[str, str],
         ending: Ending,
-        listen_fault: Callable[[BaseException], str],
+        listen_fault: Callable[[BaseException | None], str],
     ) -> None:
+        self.factory = ClientFactory(parts.plane, settings.max_connections, full_answer)
+        super().__init__(parts.endpoint, self.factory, clock, environ, ending, listen_fault)
         self.parts = parts
         self._settings = settings
-        self._clock = clock
         self._environ = environ
-        self._ending = ending
-        self._listen_fault = listen_fault
-        self.factory = ClientFactory(parts.plane, settings.max_connections, full_answer)
-        self._port: IListeningPort | None = None
-        self._watchdog: LoopingCall | None = None
 
     # -- start
-
-    def privilegedStartService(self) -> None:
-        """Listen, while the process may still open low ports."""
-        super().privilegedStartService()
-        refused: list[str] = []
-        listening = self.parts.endpoint.listen(self.factory)
-        listening.addCallbacks(
-            self._listening, lambda failure: refused.append(self._listen_fault(failure.value))
-        )
-        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
-        # Deferred would keep the SystemExit to itself.
-        if refused:
-            self._ending.fail_start(refused[0])
-        listening.addCallback(lambda _: self._ending.fail_start(refused[0]) if refused else None)
-
-    def _listening(self, port: IListeningPort) -> None:
-        self._port = port
 
     def startService(self) -> None:
         """Start what works in the background; the config comes from the cache file, or soon."""
         super().startService()
         parts = self.parts
-        self._ending.watch()
-        self._ending.on_hangup(parts.access_log.reopen)
+        self.ending.watch()
+        self.ending.on_hangup(parts.access_log.reopen)
         parts.plane.watchdog.start()
         parts.access_log.start()
         parts.delivery.start()
         self.log.info(
-            "omnigate-data {version} listens on {listen}; control plane at {control}; "
+            "omnigate-data {version} listens on {address}; control plane at {control}; "
             "{waiting} usage events wait in {spool}",
             version=omnigate.__version__,
-            listen=self._settings.listen,
+            address=self.address,
             control=self._settings.control_url,
             waiting=parts.spool.count,
             spool=parts.spool.path,
         )
-        interval = systemd_notify.watchdog_interval(self._environ)
-        if interval is not None:
-            self._watchdog = LoopingCall(self._tell, systemd_notify.WATCHDOG)
-            self._watchdog.clock = self._clock
-            self._watchdog.start(interval)
+        self.start_watchdog()
         if parts.pull is not None:
             parts.pull.start()
-            parts.pull.first_snapshot().addCallback(lambda _: self._tell(systemd_notify.READY))
-
-    def _tell(self, words: str) -> None:
-        systemd_notify.notify(words, self._environ)
+            parts.pull.first_snapshot().addCallback(lambda _: self.notify(systemd_notify.READY))
 
     # -- while it runs
 
@@ -176,7 +130,7 @@ class DataService(Service):
                     name=name,
                     variable=upstream.missing,
                 )
-        self._tell(f"STATUS={len(tables.keys)} keys, {len(tables.routes)} models in force")
+        self.notify(f"STATUS={len(tables.keys)} keys, {len(tables.routes)} models in force")
 
     def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
         address = parse_address(config.base_url, config.proxy, config.ca_file)
@@ -193,13 +147,12 @@ class DataService(Service):
     async def _stop(self) -> None:
         parts = self.parts
         grace = self._settings.shutdown_grace_ms / 1000
-        self._tell(
+        self.notify(
             f"{systemd_notify.STOPPING}\n"
             f"EXTEND_TIMEOUT_USEC={int((grace + _AFTER_GRACE_SECONDS) * 1_000_000)}"
         )
         parts.plane.draining = True
-        if self._port is not None:
-            await maybeDeferred(self._port.stopListening)
+        await self.stop_listening()
         if parts.pull is not None:
             await parts.pull.stop()
         await self._drain(grace)
@@ -212,16 +165,15 @@ class DataService(Service):
             await writer.stop()
         parts.plane.close()
         parts.plane.watchdog.stop()
-        if self._watchdog is not None and self._watchdog.running:
-            self._watchdog.stop()
-        self._ending.stopped()
+        self.stop_watchdog()
+        self.ending.stopped()
 
     async def _drain(self, grace_seconds: float) -> None:
         """Let requests in flight end; cut those that do not."""
         for connection in list(self.factory.connections):
             connection.stop_after_answer()
-        give_up_at = self._clock.seconds() + grace_seconds
-        while self.factory.busy() and self._clock.seconds() < give_up_at:
+        give_up_at = self.clock.seconds() + grace_seconds
+        while self.factory.busy() and self.clock.seconds() < give_up_at:
             await self._pause(_DRAIN_LOOK_SECONDS)
         cut = self.factory.busy()
         if cut:
@@ -233,7 +185,7 @@ class DataService(Service):
 
     def _pause(self, seconds: float) -> Deferred[None]:
         paused: Deferred[None] = Deferred()
-        self._clock.callLater(seconds, paused.callback, None)
+        self.clock.callLater(seconds, paused.callback, None)
         return paused
 
 
