@@ -23,7 +23,7 @@ from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
-from omnigate.gateway.spool import Spool
+from omnigate.gateway.spool import Spool, SpoolInUseError
 from omnigate.protocols.connector import AddressError, connect, parse_address
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
@@ -66,17 +66,7 @@ def makeService(options: Options) -> Service:
     _allow_open_files(settings.max_connections)
     writer = WriterThread("omnigate-data", reactor.callFromThread)
     log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
-    spool = Spool(settings.spool, writer)
-    try:
-        spool.open()
-    except OSError as error:
-        refuse_start(
-            PROGRAM,
-            [
-                f"{settings.spool}: cannot be written: {error.strerror or error}; give a folder "
-                "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
-            ],
-        )
+    spool = _open_spool(settings, writer)
     try:
         client = ControlClient(reactor, settings.control_url, settings.internal_token)
     except AddressError as error:
@@ -127,6 +117,27 @@ def spool_figures(spool: Spool) -> dict[str, float]:
         "spool_bytes": spool.bytes,
         "spool_dropped": spool.dropped,
     }
+
+
+def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
+    """Open the spool, and make the folders of both files where they are not there yet."""
+    spool = Spool(settings.spool, writer)
+    path = settings.spool
+    try:
+        for path in (settings.config_cache, settings.spool):
+            os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        spool.open()
+    except SpoolInUseError as error:
+        refuse_start(PROGRAM, [str(error)])
+    except OSError as error:
+        refuse_start(
+            PROGRAM,
+            [
+                f"{path}: cannot be written: {error.strerror or error}; give a folder "
+                "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
+            ],
+        )
+    return spool
 
 
 def _allow_open_files(connections: int) -> None:
