@@ -18,6 +18,7 @@ from twisted.web.client import (
     HTTPConnectionPool,
     ResponseDone,
     ResponseFailed,
+    _HTTP11ClientFactory,
 )
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import UNKNOWN_LENGTH, IBodyProducer, IPolicyForHTTPS, IResponse
@@ -54,6 +55,15 @@ class ControlError(Exception):
     """The control plane gave no answer, or none that can be used; the message says why."""
 
 
+class _QuietFactory(_HTTP11ClientFactory):
+    """Makes connections without two lines in the log for each.
+
+    While the control plane is away there is one for every poll and every delivery.
+    """
+
+    noisy = False
+
+
 class ControlClient:
     """Sends requests to ``/internal/*`` of one control plane."""
 
@@ -81,6 +91,7 @@ class ControlClient:
         self._pool = HTTPConnectionPool(reactor)  # type: ignore[no-untyped-call]
         self._pool.maxPersistentPerHost = _CONNECTIONS
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
+        self._pool._factory = _QuietFactory
         self._agent = Agent(  # type: ignore[no-untyped-call]
             reactor,
             contextFactory=tls_policy or _platform_policy(),
