@@ -1,7 +1,7 @@
 """Token counts out of a passing answer, and the estimate where it ended before its closing figures.
 
 The figures become the bill, so they are taken only from where the protocols put them (see
-:mod:`omnigate.dialects.usage`), and what is odd about them is left out. A figure above 2^40 is not
+:mod:`omnigate.dialects.usage`), and what is odd about them is left out. A figure above 10^12 is not
 believed; one given twice counts as its larger value, since the protocols repeat running totals.
 
 An answer has given its *closing figures* when a usage object of the whole answer named its output:

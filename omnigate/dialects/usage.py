@@ -19,10 +19,11 @@ import attrs
 import msgspec
 
 from omnigate.dialects.endpoints import ANTHROPIC
-from omnigate.events import TokenCounts
+from omnigate.events import MAX_COUNT, TokenCounts
 
-# No provider sells a context anywhere near it, and four of them still fit into 64 bits.
-MAX_TOKENS = 2**40
+# What an event may carry: a larger figure would make the control plane refuse the event, and the
+# request would be on no bill. No provider sells a context anywhere near it.
+MAX_TOKENS = MAX_COUNT
 
 # A usage object takes 150 to 600 bytes. What is odd about a larger one is not looked into, since an
 # untyped tree of it could hold the reactor.

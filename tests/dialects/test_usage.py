@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.usage import MAX_TOKENS, Details, Figures, Usage, load_tree, read_usage
-from omnigate.events import TokenCounts
+from omnigate.events import TokenCounts, UsageEvent, decode_event, encode_event
 
 
 def merged(*usages: Any) -> Figures:
@@ -43,7 +45,17 @@ class ReadUsageTests(SynchronousTestCase):
 
     def test_odd_figures(self) -> None:
         """A figure of another type or size counts as not given; those beside it are read."""
-        for odd in ('"7"', "null", "true", "-1", str(2**40 + 1), str(2**70), "1.5", "[7]", "1e999"):
+        for odd in (
+            '"7"',
+            "null",
+            "true",
+            "-1",
+            str(10**12 + 1),
+            str(2**70),
+            "1.5",
+            "[7]",
+            "1e999",
+        ):
             usage = read_usage(b'{"prompt_tokens":%s,"output_tokens":3}' % odd.encode())
             self.assertEqual(Usage(output_tokens=3), usage, odd)
         usage = read_usage(b'{"prompt_tokens":%s,"output_tokens":3}' % (b"9" * 5000))
@@ -57,6 +69,35 @@ class ReadUsageTests(SynchronousTestCase):
         """The bound itself is believed."""
         raw = b'{"prompt_tokens":%d}' % MAX_TOKENS
         self.assertEqual(Usage(prompt_tokens=MAX_TOKENS), read_usage(raw))
+
+    def test_ledger_takes_what_is_believed(self) -> None:
+        """An event of any figures that are believed is one that the ledger takes."""
+        figures = {
+            "prompt_tokens": 2 * MAX_TOKENS,
+            "input_tokens": MAX_TOKENS,
+            "output_tokens": MAX_TOKENS,
+            "completion_tokens": 2**40,
+            "cache_read_input_tokens": MAX_TOKENS,
+            "cache_creation_input_tokens": MAX_TOKENS,
+        }
+        for protocol in (OPENAI, ANTHROPIC):
+            counts = merged(figures).normalised(protocol)
+            event = UsageEvent(
+                id="a" * 32,
+                key_sha256="0" * 64,
+                route_model="m",
+                upstream="u",
+                target_model="m",
+                status=200,
+                stream=False,
+                cached=False,
+                estimated=False,
+                latency_ms=1,
+                attempts=[],
+                ts_ms=1,
+                **attrs.asdict(counts),
+            )
+            self.assertEqual(event, decode_event(encode_event(event)))
 
     def test_odd_details(self) -> None:
         """Details of another type are none."""
@@ -132,7 +173,7 @@ class FiguresTests(SynchronousTestCase):
     figures = st.dictionaries(
         st.sampled_from([*Usage.__struct_fields__, *Details.__struct_fields__]),
         st.integers(-2, 9)
-        | st.sampled_from([2**40, 2**40 + 1, 2**70, 1.0, 0.5, None, True, "1"])
+        | st.sampled_from([10**12, 10**12 + 1, 2**70, 1.0, 0.5, None, True, "1"])
         | st.fixed_dictionaries({"cached_tokens": st.integers(-1, 3)}),
     )
 
