@@ -14,6 +14,11 @@ _BOM = b"\xef\xbb\xbf"
 # A line end followed by a line end. ``\r\n`` is one, never two.
 _blank_line = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").search
 _line_ends = re.compile(rb"[\r\n]*+").match
+# An event of up to this size is read whatever it holds.
+_SHORT_EVENT_BYTES = 64 * 1024
+# Lines of a longer one. Providers write one line of data; to take millions of lines apart would
+# hold the caller for seconds.
+_MAX_EVENT_LINES = 8192
 # How many bytes of a cut event can be the beginning of its blank line.
 _TAIL_BYTES = 3
 
@@ -150,12 +155,17 @@ def _skip_line_ends(data: bytes, pos: int) -> int:
 
 
 def event_data(event: bytes) -> bytes | None:
-    """Return an event's data, its lines joined with LF; None when it has no data line."""
+    """Return an event's data, its lines joined with LF; None when it has no data line.
+
+    None, too, for a long event of more lines than anybody writes.
+    """
     if event.find(b"\r") < 0:
         # One data line, alone or behind an ``event`` line, as every provider writes.
         start = event.find(b"\n") + 1 if event.startswith(b"event:") else 0
         if event.startswith(b"data: ", start) and event.find(b"\n", start) == len(event) - 2:
             return event[start + 6 : -2]
+    if len(event) > _SHORT_EVENT_BYTES and _has_many_lines(event):
+        return None
     lines = []
     for line in event.splitlines():
         if line.startswith(b"data:"):
@@ -163,6 +173,19 @@ def event_data(event: bytes) -> bytes | None:
         elif line == b"data":
             lines.append(b"")
     return b"\n".join(lines) if lines else None
+
+
+def _has_many_lines(event: bytes) -> bool:
+    """Tell whether an event has more than so many lines of one kind, without cutting it."""
+    for end in (b"\n", b"\r"):
+        pos = -1
+        for _ in range(_MAX_EVENT_LINES):
+            pos = event.find(end, pos + 1)
+            if pos < 0:
+                break
+        else:
+            return True
+    return False
 
 
 def event_name(event: bytes) -> bytes | None:

@@ -125,6 +125,15 @@ class EventTests(SynchronousTestCase):
         ):
             self.assertEqual(event_data(event), data, event)
 
+    def test_data_of_long_events(self) -> None:
+        """A long event is read, unless it has more lines than can be taken apart in good time."""
+        long = b"data: " + b"x" * 100_000
+        self.assertEqual(event_data(long + b"\ndata: y\n\n"), long[6:] + b"\ny")
+        for end in (b"\n", b"\r", b"\r\n"):
+            for line in (b"data:", b"data: {}", b":", b"x", b""):
+                self.assertIsNone(event_data((line + end) * 100_000 + end), (line, end))
+        self.assertEqual(event_data(b"data:\n" * 1000 + b"\n"), b"\n" * 999)
+
     def test_name(self) -> None:
         """The last event field names the event."""
         for event, name in (
