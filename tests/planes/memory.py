@@ -35,8 +35,8 @@ from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import read_data_settings
-from omnigate.wire.head import RequestHead
-from omnigate.wire.target import Target
+from omnigate.wire.head import HeadError, RequestHead
+from omnigate.wire.target import Target, TargetError
 from tests.planes.reading import Answer, read_answers
 from tests.planes.transport import WireTransport
 
@@ -98,7 +98,8 @@ class FakeClient:
 
     def answers(self, *methods: bytes) -> list[Answer]:
         """What the client got, read strictly as the answers to requests of these methods."""
-        return read_answers(self.received(), self.open, methods)
+        in_order = self.transport.disconnecting and not self.transport.aborted
+        return read_answers(self.received(), not in_order, methods)
 
     @property
     def answer(self) -> Answer:
@@ -151,12 +152,33 @@ class Connecting:
         self._plane.turn()
 
 
+class InOrder(dict[Any, None]):
+    """A set that remembers the order, so that what a seed brings about is always the same."""
+
+    def add(self, item: Any) -> None:
+        """Take an item in."""
+        self[item] = None
+
+    def discard(self, item: Any) -> None:
+        """Take it out, if it is there."""
+        self.pop(item, None)
+
+
 class WatchedPlane(DataPlane):
-    """A data plane that remembers its exchanges."""
+    """A data plane that remembers its exchanges.
+
+    :ivar malformed: heads that never became one.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.exchanges: list[Exchange] = []
+        self.malformed = 0
+
+    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+        """Answer a malformed head, and count it."""
+        self.malformed += 1
+        return super().head_refusal(path, error)
 
     def exchange(
         self, head: RequestHead, target: Target, response: Response, peer: str
@@ -191,6 +213,7 @@ class MemoryDataPlane:
         self.clock = Clock()
         self.clock.advance(1_790_000_000.0)
         self.watchdog = Watchdog(self.clock)
+        self.watchdog._timed = cast(Any, InOrder())
         self.events: list[UsageEvent] = []
         self.refused: list[tuple[str, str]] = []
         self.lines: list[AccessLine] = []

@@ -47,7 +47,8 @@ class Answer:
 def read_answers(data: bytes, still_open: bool, methods: Sequence[bytes] = ()) -> list[Answer]:
     """Read everything a client got.
 
-    :param still_open: whether more may come: a body framed by close is whole once it may not.
+    :param still_open: the gateway has not ended the connection in order; a body framed by close is
+        whole only if it has.
     :param methods: of the requests, in order; ``POST`` where it does not matter.
     """
     answers: list[Answer] = []

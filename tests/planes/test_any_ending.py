@@ -1,0 +1,128 @@
+"""However a request ends, it ends once, and nothing is left over.
+
+Thousands of random stories (:mod:`tests.planes.stories`), and after each the same questions.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.gateway import forwarding
+from omnigate.gateway.exchange import Exchange
+from omnigate.gateway.reads import PROBES
+from omnigate.protocols.upstream import UpstreamConnection
+from omnigate.wire.json_splice import splice_request
+from tests.planes.memory import KEY, SECRET, MemoryDataPlane, reply, request
+from tests.planes.scenes import ANSWER, CHAT
+from tests.planes.stories import Person, Story
+
+#: How many stories are told, and the first one's seed.
+STORIES = 1500
+FIRST = 0
+
+
+class InjectedError(Exception):
+    """A fault of ours."""
+
+
+class AnyEndingTests(SynchronousTestCase):
+    story: Story
+
+    def setUp(self) -> None:
+        splice = splice_request
+
+        def splice_or_fail(*arguments: Any) -> Any:
+            if self.story.crash:
+                self.story.crash = False
+                self.story.crashes += 1
+                raise InjectedError
+            return splice(*arguments)
+
+        self.patch(forwarding, "splice_request", splice_or_fail)
+
+    def test_any_ending(self) -> None:
+        """One end for each request, every place given back, nobody waiting, nothing in the log."""
+        for seed in range(FIRST, FIRST + STORIES):
+            self.story = Story(seed)
+            try:
+                self.story.play()
+                self.check(self.story)
+            except Exception as error:
+                raise AssertionError(f"story {seed}: {error!r}") from error
+
+    def check(self, story: Story) -> None:
+        plane = story.plane
+        self.assertEqual(story.crashes, len(self.flushLoggedErrors(InjectedError)))
+        self.assertEqual([], self.flushLoggedErrors())
+        self.check_ends(plane)
+        self.check_nothing_left(plane)
+        for person in story.people:
+            self.check_client(plane, person)
+        for connection in plane.opened:
+            self.assertNotIn(KEY.encode(), connection.requests())
+        self.check_still_serving(plane)
+
+    def check_ends(self, plane: MemoryDataPlane) -> None:
+        """Each exchange has one line in the log, and one event or one refusal, or is a read."""
+        ids = [exchange.id for exchange in plane.plane.exchanges if not is_probe(exchange)]
+        events = [event.id for event in plane.events]
+        reads = [line for line in plane.lines if line.method != "POST" and line.status == 200]
+        self.assertEqual(sorted(ids), sorted(line.request_id for line in plane.lines))
+        self.assertEqual(len(events), len(set(events)))
+        self.assertLessEqual(set(events), set(ids))
+        refusals = len(ids) - len(events) - len(reads)
+        self.assertEqual(refusals + plane.plane.malformed, len(plane.refused))
+        for event in plane.events:
+            self.assertGreaterEqual(len(event.attempts), 1)
+            if event.status == 200:
+                self.assertEqual("ok", event.attempts[-1].outcome)
+
+    def check_nothing_left(self, plane: MemoryDataPlane) -> None:
+        self.assertEqual(0, plane.plane.admission.in_flight)
+        self.assertEqual(0, plane.plane.admission.memory_bytes)
+        self.assertEqual(0, len(plane.plane.abandoned))
+        assert plane.plane.tables is not None
+        for compiled in plane.plane.tables.keys.values():
+            self.assertEqual((0, 0), (compiled.use.in_flight, compiled.use.memory_bytes))
+        self.assertEqual(set(), plane.factory.connections)
+        for timed in plane.watchdog._timed:
+            self.assertIsInstance(timed, UpstreamConnection)
+            self.assertTrue(timed.usable)  # type: ignore[attr-defined]
+        for connection in plane.opened:
+            self.assertFalse(connection.open and connection.protocol.busy)
+            self.assertTrue(connection.transport.reading or not connection.open)
+
+    def check_client(self, plane: MemoryDataPlane, person: Person) -> None:
+        """What a client got is well framed, and an answer to each request, or a plain break."""
+        client = person.client
+        data = client.received()
+        self.assertNotIn(SECRET.encode(), data)
+        exchanges = [e for e in plane.plane.exchanges if e.response._transport is client.transport]
+        if person.stalled or data == b"full":
+            return
+        answers = client.answers(*[e.head.method for e in exchanges])
+        for answer in answers[:-1]:
+            self.assertTrue(answer.whole)
+        if not person.left and not client.transport.aborted:
+            self.assertGreaterEqual(len(answers), len(exchanges) - 1)
+        by_id = {e.id: e for e in plane.events}
+        for answer in answers:
+            event = by_id.get(answer.headers.get(b"x-omnigate-request-id", b"").decode())
+            if event is not None:
+                self.assertEqual(answer.status if answer.whole else 499, event.status)
+
+    def check_still_serving(self, plane: MemoryDataPlane) -> None:
+        plane.slow = False
+        client = plane.client()
+        client.send(request(CHAT))
+        for _ in range(2):
+            for connection in plane.busy:
+                connection.answer(reply(ANSWER))
+        self.assertEqual(200, client.answer.status)
+        client.leave()
+
+
+def is_probe(exchange: Exchange) -> bool:
+    """Whether the request owes nothing, not even a line."""
+    path = exchange.target.path
+    return (path in PROBES or path == "/") and exchange.head.method in (b"GET", b"HEAD")
