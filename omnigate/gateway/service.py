@@ -77,11 +77,16 @@ class DataService(DaemonService):
         ending: Ending,
         listen_fault: Callable[[BaseException | None], str],
     ) -> None:
-        self.factory = ClientFactory(parts.plane, settings.max_connections, full_answer)
+        self.factory = ClientFactory(parts.plane, settings.max_connections, self._turn_away)
         super().__init__(parts.endpoint, self.factory, clock, environ, ending, listen_fault)
         self.parts = parts
         self._settings = settings
         self._environ = environ
+
+    def _turn_away(self) -> bytes:
+        """Count a connection beyond the cap, and say what it is told."""
+        self.parts.plane.books.refusal("", "overloaded")
+        return full_answer()
 
     # -- start
 
