@@ -5,40 +5,57 @@ and keys. ``model``, ``stream`` and ``stream_options`` may each stand once at th
 top, spelled without escapes: the provider parses the body again, and the two
 readings must not differ on the fields the gateway acts on.
 
-Two ways lead there. A body of at most ``ONE_SHOT_BYTES`` is scanned in one go;
-most of them are proved harmless by a few searches. A larger one is walked as it
-arrives (:class:`BodyScanner`), so that nothing but the strict parse of the whole
-is left for its last byte. The grammar is msgspec's to judge: a parse into fields
-of ``Raw`` checks every byte and builds nothing.
+Two ways lead there. A body of at most ``ONE_SHOT_BYTES``, or a longer one of
+little structure, is scanned in one go when it is complete; most are proved
+harmless without a walk. Any other is walked as it arrives (:class:`BodyScanner`),
+so that nothing but the strict parse of the whole is left for its last byte. The
+grammar is msgspec's to judge: a parse into fields of ``Raw`` checks every byte and
+builds nothing.
 """
 
 from __future__ import annotations
 
 import codecs
-import re
 
-import attrs
 import msgspec
 
-from omnigate.wire.json_walk import PIECE_BYTES, JsonWalk, KeyHit
+from omnigate.wire.json_body import (
+    MAX_DEPTH,
+    MAX_KEY_BYTES,
+    MAX_MEMBERS,
+    BodyScan,
+    ScanError,
+    asks_for_usage,
+    value_start,
+)
+from omnigate.wire.json_members import MemberReader, media_parts
+from omnigate.wire.json_proofs import prove_rebuilt, prove_shallow, prove_small
+from omnigate.wire.json_walk import PIECE_BYTES, JsonWalk
 
-#: How deep a client's JSON may nest; agents were seen at 13.
-MAX_DEPTH = 64
-#: Members in one object, and bytes in one key as written.
-MAX_MEMBERS = 65536
-MAX_KEY_BYTES = 8192
-#: The value of ``stream_options``, which is walked apart; in use it has 25 bytes.
-MAX_OPTIONS_BYTES = 65536
-#: How deep an upstream's JSON may nest.
-MAX_ANSWER_DEPTH = 128
-#: Bodies up to here are scanned in one go: the worst of this size holds the
-#: reactor no longer than one read of a larger one does.
+__all__ = (
+    "ONE_SHOT_BYTES",
+    "BodyScan",
+    "BodyScanner",
+    "MemberReader",
+    "ScanError",
+    "media_parts",
+    "scan_body",
+)
+
+#: Bodies up to here are scanned in one go, whatever they hold: the worst of this
+#: size holds the reactor no longer than one read of a larger one does.
 ONE_SHOT_BYTES = 65536
+#: And up to here, if they have at most so many quotes, brackets and commas in them.
+#: An agent's body of 138 KB has about 19,000. The walk, if it should come to it,
+#: then takes a few milliseconds.
+CALM_BYTES = 262144
+CALM_MARKS = 24000
 # A walk of less than this is put off until more has come: each walk has a price
 # of its own (about 10 µs), and a slow network reads in pieces of 1460 bytes.
 _WALK_BYTES = 32768
 
 _NAMES = (b"model", b"stream", b"stream_options")
+_NOT_CALM = bytes(set(range(256)) - set(b'"[{,'))
 _ABSENT = msgspec.Raw()
 _NESTED = "The body nests too deep; 64 levels are the most."
 _MALFORMED = "The body is not valid JSON."
@@ -51,67 +68,16 @@ _FAULTS = {
 }
 
 
-class ScanError(Exception):
-    """A body that is refused with status 400.
-
-    :param code: ``invalid_json`` or ``invalid_request``.
-    :param message: one sentence for the client; holds nothing the client sent.
-    :param param: the member at fault, when it is one.
-    """
-
-    def __init__(self, code: str, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.param = param
-
-
-@attrs.define
-class BodyScan:
-    """What a scan found; offsets count bytes of the body.
-
-    ``model_start`` and ``model_end`` span the string with its quotes;
-    ``options_start`` and ``options_end`` span the value of ``stream_options``, -1
-    when there is none. ``include_usage`` is what it says, None when it says
-    nothing. ``insert_at`` stands behind the opening brace. ``empty_object`` is
-    never true of a scan that succeeded, since ``model`` is required.
-    """
-
-    model: str
-    model_start: int
-    model_end: int
-    stream: bool
-    options_start: int
-    options_end: int
-    include_usage: bool | None
-    insert_at: int
-    empty_object: bool
-
-
 class _Top(msgspec.Struct):
-    """The members acted on, as raw text; and the one that is mostly the bulk of a body."""
+    """The members acted on, as raw text."""
 
     model: msgspec.Raw = _ABSENT
     stream: msgspec.Raw = _ABSENT
     stream_options: msgspec.Raw = _ABSENT
-    messages: msgspec.Raw = _ABSENT
-
-
-class _Options(msgspec.Struct):
-    """The member of ``stream_options`` acted on."""
-
-    include_usage: msgspec.Raw = _ABSENT
 
 
 _decode_top = msgspec.json.Decoder(_Top).decode
-_decode_options = msgspec.json.Decoder(_Options).decode
 _decode_string = msgspec.json.Decoder(str).decode
-_ASKS_FOR_USAGE = (b'{"include_usage":true}', b'{"include_usage": true}')
-# A value longer than this is set aside before a small body is searched.
-_BULK_BYTES = 300
-_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
-_gap = re.compile(rb"[ \t\r\n]*+").match
-_colon = re.compile(rb"[ \t\r\n]*+:[ \t\r\n]*+").match
 
 
 def scan_body(body: bytes) -> BodyScan:
@@ -119,20 +85,11 @@ def scan_body(body: bytes) -> BodyScan:
 
     :raises ScanError: for a body that is refused.
     """
-    if len(body) > ONE_SHOT_BYTES:
-        scanner = BodyScanner(len(body))
-        scanner.feed(body)
-        return scanner.finish(body)
-    if not body.isascii() and not _is_utf8(body):
-        raise ScanError("invalid_json", _UNICODE)
-    top = _parse(body)
-    if len(body) <= MAX_KEY_BYTES and len(body.translate(None, _NOT_OPENING)) <= MAX_DEPTH:
-        scan = _scan_plain(body, top)
-        if scan is not None:
-            return scan
-    walk = _request_walk()
-    walk.feed(body)
-    return _settle(body, top, walk)
+    if len(body) <= ONE_SHOT_BYTES:
+        return _scan_at_once(body)
+    scanner = BodyScanner(len(body))
+    scanner.feed(body)
+    return scanner.finish(body)
 
 
 class BodyScanner:
@@ -145,11 +102,24 @@ class BodyScanner:
     :param declared_length: the body's declared length, which decides the way.
     """
 
-    __slots__ = ("_cut", "_decoder", "_fed", "_held", "_held_bytes", "_one_shot", "_walk", "fault")
+    __slots__ = (
+        "_at_once",
+        "_cut",
+        "_decoder",
+        "_fed",
+        "_held",
+        "_held_bytes",
+        "_length",
+        "_marks",
+        "_walk",
+        "fault",
+    )
 
     def __init__(self, declared_length: int) -> None:
-        self._one_shot = declared_length <= ONE_SHOT_BYTES
-        self._walk = _request_walk()
+        self._length = declared_length
+        self._at_once = declared_length <= CALM_BYTES  # as far as is known yet
+        self._marks = 0  # quotes, brackets and commas so far
+        self._walk = _request_walk(declared_length)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._cut = False  # a character is cut at the end of what was walked
         self._held: list[bytes] = []
@@ -160,11 +130,14 @@ class BodyScanner:
     def feed(self, data: bytes) -> None:
         """Take one read of the body."""
         self._fed += len(data)
-        if self._one_shot or self.fault is not None:
+        if self._length <= ONE_SHOT_BYTES or self.fault is not None:
             return
         self._held.append(data)
         self._held_bytes += len(data)
-        if self._held_bytes >= _WALK_BYTES:
+        if self._at_once:
+            self._marks += len(data.translate(None, _NOT_CALM))
+            self._at_once = self._marks <= CALM_MARKS
+        if not self._at_once and self._held_bytes >= _WALK_BYTES:
             self._walk_held()
 
     def finish(self, body: bytes) -> BodyScan:
@@ -173,8 +146,10 @@ class BodyScanner:
         :param body: all that was fed, joined.
         :raises ScanError: for a body that is refused.
         """
-        if self._one_shot or self._fed != len(body):
+        if self._fed != len(body) or self._length < len(body):
             return scan_body(body)
+        if self._at_once:
+            return _scan_at_once(body)
         self._walk_held()
         if self._cut and self.fault is None:
             self.fault = ScanError("invalid_json", _UNICODE)
@@ -202,9 +177,37 @@ class BodyScanner:
                 return
 
 
-def _request_walk() -> JsonWalk:
-    """Make the walk over a client's body."""
-    return JsonWalk(_NAMES, MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, len(_NAMES))
+def _scan_at_once(body: bytes) -> BodyScan:
+    """Scan a body that is small or calm: by a proof, or else by a walk."""
+    if not body.isascii():
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ScanError("invalid_json", _UNICODE) from None
+    if len(body) <= MAX_KEY_BYTES:
+        scan = prove_small(body)
+        if scan is not None:
+            return scan
+    proved = prove_rebuilt(body)
+    if proved is None:
+        top = _parse(body)
+        walk = _request_walk(len(body))
+        walk.feed(body)
+        return _settle(body, top, walk)
+    scan, values = proved
+    if not prove_shallow(values):
+        walk = JsonWalk((), MAX_DEPTH, 0, MAX_KEY_BYTES, 0)
+        walk.feed(body)
+        fault = _walk_fault(walk)
+        if fault is not None:
+            raise fault
+    return scan
+
+
+def _request_walk(length: int) -> JsonWalk:
+    """Make the walk over a client's body; members are counted where they can be too many."""
+    members = MAX_MEMBERS if length > 5 * MAX_MEMBERS else 0
+    return JsonWalk(_NAMES, MAX_DEPTH, members, MAX_KEY_BYTES, len(_NAMES))
 
 
 def _walk_fault(walk: JsonWalk) -> ScanError | None:
@@ -220,15 +223,6 @@ def _walk_fault(walk: JsonWalk) -> ScanError | None:
     return ScanError(*_FAULTS[walk.fault]) if walk.fault is not None else None
 
 
-def _is_utf8(body: bytes) -> bool:
-    """Tell whether a body is valid UTF-8."""
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _parse(body: bytes) -> _Top:
     """Check the grammar of the whole body and pick the members acted on."""
     try:
@@ -241,282 +235,32 @@ def _parse(body: bytes) -> _Top:
         raise ScanError("invalid_json", _MALFORMED) from None
 
 
-def _scan_plain(body: bytes, top: _Top) -> BodyScan | None:
-    """Settle a small body by searches alone, or return None when they prove nothing.
-
-    The bulk of the body is set aside: the text of one whole value, found at its
-    key. What is left must name each member once at most and hold no ``\\u``; a
-    name that stands there once, and that the parse found at the top, is the
-    member itself.
-    """
-    rest = body
-    cut = len(body)
-    bulk = bytes(top.messages)
-    if len(bulk) > _BULK_BYTES:
-        key = body.find(b'"messages":')
-        cut = key + 12 if body[key + 11 : key + 12] == b" " else key + 11
-        if key < 0 or not body.startswith(bulk, cut):
-            return None
-        rest = body[:cut] + body[cut + len(bulk) :]
-    if rest.find(b"\\u") >= 0:
-        return None
-    at = rest.find(b'"model"')
-    raw = bytes(top.model)
-    if at < 0 or raw[:1] != b'"' or rest.find(b'"model"', at + 7) >= 0:
-        return None
-    model_start = rest.find(b'"', at + 7)
-    if model_start > cut:
-        model_start += len(bulk)
-    stream = False
-    options_start = options_end = -1
-    include_usage = None
-    at = rest.find(b'"stream')
-    if at >= 0:
-        at = rest.find(b'"stream"', at)
-        value = bytes(top.stream)
-        if value and rest.find(b'"stream"', at + 8) >= 0:
-            return None
-        stream = value == b"true"
-        options = bytes(top.stream_options)
-        if options:
-            at = rest.find(b'"stream_options"')
-            if rest.find(b'"stream_options"', at + 16) >= 0:
-                return None
-            colon = _colon(rest, at + 16)
-            options_start = colon.end() if colon else 0
-            if options_start > cut:
-                options_start += len(bulk)
-            options_end = options_start + len(options)
-            include_usage = options in _ASKS_FOR_USAGE or _include_usage(options)
-    return BodyScan(
-        raw[1:-1].decode() if raw.find(b"\\") < 0 else _decode_string(raw),
-        model_start,
-        model_start + len(raw),
-        stream,
-        options_start,
-        options_end,
-        include_usage,
-        1 if body[0] == 123 else body.index(b"{") + 1,
-        False,
-    )
-
-
 def _settle(body: bytes, top: _Top, walk: JsonWalk) -> BodyScan:
     """Put together what the parse and the walk found."""
     fault = _walk_fault(walk)
     if fault is not None:
         raise fault
     places = {hit.name: hit.value for hit in walk.hits}
-    model, model_start = _model(body, top, places.get(b"model", -1))
+    model = bytes(top.model)
+    if not model or b"model" not in places:
+        raise ScanError("invalid_request", "model is required.", "model")
+    if model[:1] != b'"':
+        raise ScanError("invalid_request", "model must be a string.", "model")
+    model_start = value_start(body, places[b"model"])
     options_start = options_end = -1
     include_usage = None
     if b"stream_options" in places:
-        options_start = _value_start(body, places[b"stream_options"])
+        options_start = value_start(body, places[b"stream_options"])
         options_end = options_start + len(bytes(top.stream_options))
-        include_usage = _include_usage(body[options_start:options_end])
-    opening = _gap(body)
+        include_usage = asks_for_usage(body[options_start:options_end])
     return BodyScan(
-        model,
+        _decode_string(model),
         model_start,
-        model_start + len(bytes(top.model)),
+        model_start + len(model),
         bytes(top.stream) == b"true",
         options_start,
         options_end,
         include_usage,
-        (opening.end() if opening else 0) + 1,
+        value_start(body, 0) + 1,
         False,
     )
-
-
-def _value_start(body: bytes, colon: int) -> int:
-    """Return where the value behind a colon starts."""
-    blank = _gap(body, colon)
-    return blank.end() if blank else colon
-
-
-def _model(body: bytes, top: _Top, colon: int) -> tuple[str, int]:
-    """Read the model and tell where it stands."""
-    raw = bytes(top.model)
-    if not raw or colon < 0:
-        raise ScanError("invalid_request", "model is required.", "model")
-    if raw[:1] != b'"':
-        raise ScanError("invalid_request", "model must be a string.", "model")
-    return _decode_string(raw), _value_start(body, colon)
-
-
-def _include_usage(options: bytes) -> bool | None:
-    """Read ``include_usage`` of a ``stream_options`` value; anything but true is False."""
-    span = usage_span(options)
-    return None if span is None else options[span[0] : span[1]] == b"true"
-
-
-def usage_span(options: bytes) -> tuple[int, int] | None:
-    """Tell where the value of ``include_usage`` stands in the text of ``stream_options``.
-
-    :returns: start and end; None where it is not given.
-    :raises ScanError: it is given twice or with escapes, or the text is too large.
-    """
-    if options[:1] != b"{":
-        return None
-    if len(options) > MAX_OPTIONS_BYTES:
-        raise ScanError("invalid_request", "stream_options is too large.", "stream_options")
-    walk = JsonWalk((b"include_usage",), MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, 1)
-    hits = walk.feed(options)
-    if not hits:
-        return None
-    if len(hits) > 1 or hits[0].escaped:
-        raise ScanError(
-            "invalid_request",
-            "include_usage may be given once in stream_options, and without escapes.",
-            "stream_options",
-        )
-    start = _value_start(options, hits[0].value)
-    return start, start + len(bytes(_decode_options(options).include_usage))
-
-
-# Above so many quotes, seven searches are quicker than one pattern that stops at each.
-_MANY_QUOTES = 1_000_000
-_PART_TYPES = (
-    b'"image"',
-    b'"image_url"',
-    b'"input_image"',
-    b'"document"',
-    b'"file"',
-    b'"input_file"',
-    b'"input_audio"',
-)
-_part_types = re.compile(rb'"(?:image(?:_url)?|input_(?:image|file|audio)|document|file)"')
-
-
-def media_parts(body: bytes, start: int = 0, end: int | None = None) -> int:
-    """Count the part type strings of images, documents, files and audio in a body.
-
-    For estimates only: an OpenAI-style ``image_url`` part counts twice, since its
-    type is also the name of its member. A body of 8 MiB takes 6 ms, a hostile one
-    up to 35; a caller that minds can count it window by window.
-
-    :param start: count those that begin at this offset or later,
-    :param end: and before this one.
-    """
-    if end is None:
-        end = len(body)
-    if body.count(b'"', start, end) < _MANY_QUOTES:
-        matches = _part_types.finditer(body, start, min(len(body), end + _LONGEST_TYPE - 1))
-        return sum([1 for match in matches if match.start() < end])
-    return sum([body.count(word, start, end + len(word) - 1) for word in _PART_TYPES])
-
-
-_LONGEST_TYPE = max(map(len, _PART_TYPES))
-
-
-class MemberReader:
-    """Reads named members of a top-level object out of a large text as it passes.
-
-    ``values`` holds the raw JSON of each named member seen so far, the last one
-    of a name winning. Junk never raises; it sets ``broken``.
-
-    :param names: the members looked for.
-    :param max_value_bytes: the largest value kept; a larger one is left out.
-    """
-
-    __slots__ = (
-        "_begun",
-        "_max_value_bytes",
-        "_name",
-        "_offset",
-        "_taken",
-        "_walk",
-        "broken",
-        "values",
-    )
-
-    def __init__(self, names: tuple[bytes, ...], max_value_bytes: int) -> None:
-        self._walk = JsonWalk(names, MAX_ANSWER_DEPTH, 1 << 40, 1 << 40, 1 << 40)
-        self._max_value_bytes = max_value_bytes
-        self._begun = False  # something other than blanks has come
-        self._offset = 0
-        self._name = b""  # of the value being taken
-        self._taken: _ValueText | None = None
-        self.values: dict[bytes, bytes] = {}
-        self.broken = False
-
-    def feed(self, data: bytes) -> None:
-        """Take the next part of the text."""
-        if self.broken:
-            return
-        if not self._begun:
-            first = data.lstrip(b" \t\r\n")[:1]
-            self._begun = first != b""
-            if first not in (b"{", b""):
-                self.broken = True
-                return
-        hits = self._walk.feed(data)
-        if self._walk.fault is not None:
-            self.broken = True
-        self._take(data, hits)
-        del self._walk.hits[:]
-        self._offset += len(data)
-
-    def _take(self, data: bytes, hits: list[KeyHit]) -> None:
-        """Take the text of values: of one that goes on, and of those found in this part."""
-        start = 0
-        for hit in hits:
-            end = max(hit.value - self._offset, 0)
-            self._go_on(data[start:end])
-            self._name = hit.name
-            self._taken = _ValueText(self._max_value_bytes)
-            start = end
-        self._go_on(data[start:])
-
-    def _go_on(self, data: bytes) -> None:
-        """Go on with the value being taken, if there is one."""
-        taken = self._taken
-        if taken is None or not taken.feed(data):
-            return
-        self._taken = None
-        if taken.text is None:
-            self.values.pop(self._name, None)
-        else:
-            self.values[self._name] = taken.text
-
-
-class _ValueText:
-    """Takes the text of one JSON value off the front of what is fed."""
-
-    _token = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["\[\]{},]', re.DOTALL).search
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._buffer = bytearray()
-        self._place = 0
-        self._depth = 0
-        self.text: bytes | None = None
-
-    def feed(self, data: bytes) -> bool:
-        """Take more text; True when the value has ended (``text`` is None if too large)."""
-        self._buffer += data[: self._max_bytes + 2]
-        buffer = self._buffer
-        while True:
-            match = self._token(buffer, self._place)
-            token = match[0] if match else b""
-            if match is None or token == b'"':
-                # A string that is cut is looked at again when more has come.
-                self._place = match.start() if match else len(buffer)
-                return len(buffer) > self._max_bytes
-            if token in (b"[", b"{"):
-                self._depth += 1
-            elif len(token) == 1:
-                if self._depth == 0:
-                    return self._end(match.start())
-                if token != b",":
-                    self._depth -= 1
-            self._place = match.end()
-            if self._depth == 0:
-                return self._end(self._place)
-
-    def _end(self, end: int) -> bool:
-        """The value ends here."""
-        text = bytes(self._buffer[:end]).strip(b" \t\r\n")
-        if 0 < len(text) <= self._max_bytes:
-            self.text = text
-        return True

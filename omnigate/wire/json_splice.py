@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigate.wire.json_scan import BodyScan, usage_span
+from omnigate.wire.json_body import BodyScan, usage_span
 
 _USAGE = b'"include_usage":true'
 _OPTIONS = b'"stream_options":{' + _USAGE + b"}"

@@ -15,7 +15,9 @@ see ``bench/scan_bodies.py``.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 #: The most that is walked in one go; at most 64 KiB come in one read. No object
@@ -24,19 +26,26 @@ PIECE_BYTES = 65536
 
 _BLANKS = b" \t\r\n"
 _QUOTE = b'"'
+# Marks for strings: bytes that JSON never has outside of them.
+_MARKS = [bytes((code,)) for code in range(0x80, 0x100)]
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{}:"))
+_NOT_MARKED = bytes(set(range(0x80)) - set(b"[]{}"))
 _escape_that_matters = re.compile(rb'\\["\\]').search
 _two_backslashes = re.compile(rb"\\\\").search
 _leaf_objects = re.compile(rb"\{:++\}")
+_leaf_marked = re.compile(rb"\{[\x80-\xff]*+\}|\[[\x80-\xff]*+\]")
 _never_closed_right = re.compile(rb"[\[{]:*+[\]}]").search
-_tokens = re.compile(rb":++|[\[\]{}]").finditer
 _unicode_escape = re.compile(rb"\\u([0-9A-Fa-f]{4})")
-_OPENERS = (0x5B, 0x7B)
 _COLON = 0x3A
-# One pass strikes out up to three levels: ``{:[{}]}`` goes in two. Twelve passes
-# are 36 levels; tool schemas, the deepest structure clients send, have 13.
-_MAX_PASSES = 12
-_LEVELS_A_PASS = 3
+_SQUARE = 0x5B
+_CURLY = 0x7B
+# Up to so many strings that bear a name are looked at one by one; more are first
+# tried all together for whether any of them stands at the top.
+_FEW = 16
+# A pass that strikes out complete containers is worth while if it leaves less than
+# three quarters; else one look at each bracket is cheaper.
+_PAYS = 4 / 3
 
 
 class KeyHit(NamedTuple):
@@ -57,7 +66,8 @@ class JsonWalk:
 
     :param names: the top-level keys looked for, in plain ASCII.
     :param max_depth: how deep containers may nest, the outermost counted.
-    :param max_members: how many members one object may have.
+    :param max_members: how many members one object may have; 0 where the length of
+        the text bounds them already (a member takes five bytes).
     :param max_key_bytes: how long a key may be as written.
     :param max_hits: how many keys to take note of; the walk stops at one more.
 
@@ -66,17 +76,18 @@ class JsonWalk:
     """
 
     __slots__ = (
+        "_depth",
         "_half_escape",
         "_in_string",
-        "_lengths",
         "_max_depth",
         "_max_hits",
         "_max_key_bytes",
         "_max_members",
         "_max_text",
+        "_members",
         "_names",
         "_offset",
-        "_stack",
+        "_spelled",
         "_text",
         "_text_bytes",
         "_text_start",
@@ -93,16 +104,17 @@ class JsonWalk:
         max_key_bytes: int,
         max_hits: int,
     ) -> None:
-        self._names = frozenset(names)
-        self._lengths = frozenset(map(len, names))
-        # A name with every letter written as \uXXXX.
-        self._max_text = 6 * max(self._lengths, default=0)
+        self._names = names
+        self._spelled = _spelling(names)
+        # A name with every letter written as an escape.
+        self._max_text = 6 * max(map(len, names), default=0)
         self._max_depth = max_depth
         self._max_members = max_members
         self._max_key_bytes = max_key_bytes
         self._max_hits = max_hits
         self._offset = 0
-        self._stack: list[int] = []  # open containers: members of each so far
+        self._depth = 0  # open containers
+        self._members = [0]  # members so far of each open container, behind a root
         self._in_string = False
         self._half_escape = False  # the piece before ended with a backslash that escapes
         # The string that the last piece left open, or (waiting) closed with nothing
@@ -137,18 +149,23 @@ class JsonWalk:
             offset -= 1  # for the quote that an earlier piece held
         self._in_string = len(parts) % 2 == 0
         outside = parts[::2]
-        depth = len(self._stack)
+        depth = self._depth
         if self._waiting:
             self._resolve_waiting(outside[0], len(parts) == 1, depth)
-        lowest = self._nest(b"".join(outside).translate(None, _NOT_STRUCTURE))
-        if len(parts) > 1 and self.fault is None:
-            chosen = self._choose(clean, parts, carried, lowest)
-            if chosen:
-                self._judge_strings(parts, chosen, offset, depth, carried)
-            if self._in_string and not (carried and len(parts) == 2):
-                self._text = parts[-1][: self._max_text + 1]
-                self._text_bytes = len(parts[-1])
-                self._text_start = self._offset + len(piece) - len(parts[-1]) - 1
+        text = b"".join(outside)
+        if self._max_members:
+            lowest = self._count(text.translate(None, _NOT_STRUCTURE))
+        else:
+            lowest = self._nest(text.translate(None, _NOT_BRACKETS))
+        if len(parts) == 1 or self.fault is not None:
+            return
+        chosen = self._choose(clean, parts, carried, lowest, depth)
+        if chosen:
+            self._judge(parts, chosen, offset, depth, carried)
+        if self._in_string and not (carried and len(parts) == 2):
+            self._text = parts[-1][: self._max_text + 1]
+            self._text_bytes = len(parts[-1])
+            self._text_start = self._offset + len(piece) - len(parts[-1]) - 1
 
     def _without_escapes(self, piece: bytes) -> bytes:
         """Overwrite escaped quotes and backslashes, keeping every offset."""
@@ -165,84 +182,91 @@ class JsonWalk:
         self._half_escape = piece.endswith(b"\\")
         return piece
 
-    def _nest(self, structure: bytes) -> int:
-        """Follow brackets and colons; return the lowest depth on the way."""
-        if not structure:
-            return len(self._stack)
-        rest = structure
-        passes = 0
-        size = -1
-        while len(rest) != size and passes < _MAX_PASSES:
-            size = len(rest)
-            rest = rest.replace(b"[]", b"").replace(b"{}", b"")
-            if rest.find(b":") >= 0:
-                rest = _leaf_objects.sub(b"", rest)
-            passes += 1
-        settled = len(rest) == size
-        if settled and _never_closed_right(rest) is not None:
-            # All that is whole has been struck out: here a bracket meets the wrong one.
-            self.fault = "syntax"
-            return 0
-        opened = rest.count(b"[") + rest.count(b"{")
-        levels = len(self._stack) + opened + passes * _LEVELS_A_PASS
-        if not settled or levels > self._max_depth:
-            return self._nest_exactly(structure)
-        stack = self._stack
-        lowest = len(stack)
-        for token in _tokens(rest):
-            text = token[0]
-            if text[0] == _COLON:
-                self._count_members(len(text))
-            elif text[0] in _OPENERS:
-                stack.append(0)
-            elif not stack:
-                self.fault = "syntax"
-                return 0
-            else:
-                stack.pop()
-                lowest -= 1
+    def _nest(self, brackets: bytes) -> int:
+        """Follow brackets; return the lowest depth on the way."""
+        rest, levels = brackets, 0  # levels struck out so far, at most
+        while rest:
+            shorter = rest.replace(b"[]", b"").replace(b"{}", b"")
+            if len(shorter) == len(rest):
+                self._refuse_wrong_pairs(rest)
+                break
+            if _PAYS * len(shorter) > len(rest):
+                break
+            rest, levels = shorter, levels + 2
+        return self._bound_depth(rest, levels, brackets)
+
+    def _count(self, structure: bytes) -> int:
+        """Follow brackets and colons, and count members; return the lowest depth."""
+        rest, levels = structure, 0
+        while rest:
+            shorter = rest.replace(b"[]", b"").replace(b"{}", b"")
+            shorter = _leaf_objects.sub(b"", shorter)
+            if len(shorter) == len(rest):
+                self._refuse_wrong_pairs(rest)
+                break
+            if _PAYS * len(shorter) > len(rest):
+                break
+            rest, levels = shorter, levels + 3
+        lowest = self._bound_depth(
+            rest.translate(None, b":"), levels, structure.translate(None, b":")
+        )
+        if self.fault is None and rest.find(b":") >= 0:
+            self._count_members(rest)
+        elif self.fault is None:
+            # No member here: forget the containers left, and begin with those entered.
+            del self._members[lowest + 1 :]
+            self._members += [0] * (self._depth - lowest)
         return lowest
 
-    def _nest_exactly(self, structure: bytes) -> int:
-        """Follow brackets and colons one by one: for nesting that may be too deep."""
-        stack = self._stack
-        depth = lowest = len(stack)
+    def _bound_depth(self, rest: bytes, levels: int, brackets: bytes) -> int:
+        """Follow what is left of a piece's brackets, and bound the depth; return the lowest.
+
+        :param levels: how many levels may stand, struck out, above what is left.
+        :param brackets: all of them, for when that is not exact enough.
+        """
+        if self.fault is not None:
+            return 0
+        limit = self._max_depth
+        depth, lowest, highest = _follow(self._depth, rest, limit)
+        if levels and highest <= limit < highest + levels:
+            highest = _follow(self._depth, brackets, limit)[2]
+        self._depth = depth
+        if lowest < 0:
+            self.fault = "syntax"
+        elif highest > limit:
+            self.fault = "depth"
+        return lowest
+
+    def _count_members(self, structure: bytes) -> None:
+        """Count the members of the containers that a piece opens, closes or goes on with."""
+        members = self._members
+        count = members.pop()
+        most = 0
         for char in structure:
             if char == _COLON:
-                if stack:
-                    stack[-1] += 1
-            elif char in _OPENERS:
-                stack.append(0)
-                depth += 1
-                if depth > self._max_depth:
-                    self.fault = "depth"
-                    return 0
-            elif not stack:
-                self.fault = "syntax"
-                return 0
+                count += 1
+            elif char == _SQUARE or char == _CURLY:  # noqa: SIM109 - quicker than a tuple
+                members.append(count)
+                count = 0
             else:
-                if stack.pop() > self._max_members:
-                    self.fault = "members"
-                depth -= 1
-                if depth < lowest:
-                    lowest = depth
-        if stack and max(stack) > self._max_members:
+                if count > most:
+                    most = count
+                count = members.pop()
+        members.append(count)
+        if max(most, max(members)) > self._max_members:
             self.fault = "members"
-        return lowest
 
-    def _count_members(self, more: int) -> None:
-        """Count members of the innermost open container."""
-        if self._stack:
-            self._stack[-1] += more
-            if self._stack[-1] > self._max_members:
-                self.fault = "members"
+    def _refuse_wrong_pairs(self, rest: bytes) -> None:
+        """Where all that is whole has been struck out, no bracket may meet a closing one."""
+        if _never_closed_right(rest) is not None:
+            self.fault = "syntax"
 
-    def _choose(self, clean: bytes, parts: list[bytes], carried: bool, lowest: int) -> list[int]:
+    def _choose(
+        self, clean: bytes, parts: list[bytes], carried: bool, lowest: int, depth: int
+    ) -> list[int]:
         """Choose the strings of a piece that may be keys of interest, by their index."""
         inside = parts[1::2]
-        chosen = set()
-        if carried:
-            chosen.add(0)
+        chosen = {0} if carried else set()
         limit = self._max_key_bytes
         # A string over the limit covers a window, half as wide, without a quote in it.
         width = limit // 2 or 1
@@ -252,22 +276,30 @@ class JsonWalk:
                 break
         # Where the piece never comes up to the outermost object, no key of it can be.
         if lowest <= 1 and self._names:
-            names, lengths = self._names, self._lengths
-            chosen.update(
-                [i for i, text in enumerate(inside) if len(text) in lengths and text in names]
-            )
-            if clean.find(b"\\u00") >= 0:
-                longest = self._max_text
-                chosen.update(
-                    [i for i, text in enumerate(inside) if b"\\u" in text and len(text) <= longest]
-                )
+            named = self._named(clean, inside)
+            chosen.update(named if len(named) <= _FEW else _not_nested(parts[::2], named, depth))
         return sorted(chosen)
 
-    def _judge_strings(
+    def _named(self, clean: bytes, inside: list[bytes]) -> list[int]:
+        """Find the strings that bear a name, plain or in escapes."""
+        named = []
+        for name in self._names:
+            index = -1
+            for _ in range(inside.count(name)):
+                index = inside.index(name, index + 1)
+                named.append(index)
+        if clean.find(b"\\u00") >= 0:
+            spelled = self._spelled
+            escaped = [i for i, text in enumerate(inside) if b"\\u00" in text]
+            named += [i for i in escaped if spelled(inside[i])]
+        return named
+
+    def _judge(
         self, parts: list[bytes], chosen: list[int], offset: int, depth: int, carried: bool
     ) -> None:
         """Judge the chosen strings that are keys: their length, and their name at the top."""
-        done = 0  # parts passed
+        passed = 0  # parts whose brackets are in ``depth``
+        counted = 0  # parts whose bytes are in ``offset``
         for index in chosen:
             place = 2 * index + 1
             if place + 1 == len(parts):
@@ -276,31 +308,38 @@ class JsonWalk:
                     self._text += parts[1][: max(0, self._max_text + 1 - len(self._text))]
                     self._text_bytes += len(parts[1])
                 return
-            between = b"".join(parts[done:place:2])
-            depth += between.count(b"[") + between.count(b"{")
-            depth -= between.count(b"]") + between.count(b"}")
-            offset += sum(map(len, parts[done:place])) + place - done
-            # ``offset`` is now behind the opening quote of the string.
+            behind = parts[place + 1]
+            if behind[:1] != b":":
+                behind = behind.lstrip(_BLANKS)
+            last = not behind and place + 2 == len(parts)
+            if behind[:1] != b":" and not last:
+                continue
+            brackets = b"".join(parts[passed:place:2]).translate(None, _NOT_BRACKETS)
+            passed = place + 1
+            if brackets:
+                depth += 2 * (brackets.count(b"[") + brackets.count(b"{")) - len(brackets)
+            whole = not (carried and index == 0)
+            if whole and not last and depth != 1 and len(parts[place]) <= self._max_key_bytes:
+                continue  # nested and not too long
+            offset += sum(map(len, parts[counted:place])) + place - counted
+            counted = place
             text = parts[place]
             size = len(text)
             start = offset - 1
-            if carried and index == 0:
+            if not whole:
                 size += self._text_bytes
                 text = self._text + text
                 start = self._text_start
-            behind = parts[place + 1].lstrip(_BLANKS)
-            if behind[:1] == b":":
-                colon = offset + len(parts[place]) + 1 + len(parts[place + 1]) - len(behind)
-                self._take_key(text, size, start, colon, depth)
-                if self.fault is not None:
-                    return
-            elif not behind and place + 2 == len(parts):
+            if last:
                 self._waiting = True
                 self._text = text
                 self._text_bytes = size
                 self._text_start = start
-            offset += len(parts[place]) + 1
-            done = place + 1
+                return
+            colon = offset + len(parts[place]) + 1 + len(parts[place + 1]) - len(behind)
+            self._take_key(text, size, start, colon, depth)
+            if self.fault is not None:
+                return
 
     def _resolve_waiting(self, outside: bytes, alone: bool, depth: int) -> None:
         """See whether a colon follows the string that the last piece ended with."""
@@ -324,6 +363,66 @@ class JsonWalk:
                 self.hits.append(KeyHit(name, start, colon + 1, name != text))
                 if len(self.hits) > self._max_hits:
                     self.fault = "hits"
+
+
+def _follow(depth: int, brackets: bytes, limit: int) -> tuple[int, int, int]:
+    """Follow brackets from a depth on: where they end, the lowest and the highest on the way.
+
+    Below 0 and above the limit there is no way on.
+    """
+    lowest = highest = depth
+    for char in brackets:
+        if char == _SQUARE or char == _CURLY:  # noqa: SIM109 - quicker than a tuple
+            depth += 1
+            if depth > highest:
+                highest = depth
+                if depth > limit:
+                    break
+        else:
+            depth -= 1
+            if depth < lowest:
+                lowest = depth
+                if depth < 0:
+                    break
+    return depth, lowest, highest
+
+
+def _not_nested(outside: list[bytes], named: list[int], depth: int) -> list[int]:
+    """Drop, of many strings, those inside of containers that are whole in the piece.
+
+    Each string leaves a mark among the brackets; striking out complete containers
+    takes the marks in them along. Those still there have to be looked into.
+    """
+    named.sort()
+    marked = list(outside)
+    share = len(named) // len(_MARKS) + 1  # strings that have a mark in common
+    for place, index in enumerate(named):
+        marked[index] += _MARKS[place // share]
+    text = b"".join(marked).translate(None, _NOT_MARKED)
+    if depth == 0:
+        text = text[1:]  # the outermost object is not to be struck out
+    while True:
+        shorter = _leaf_marked.sub(b"", text)
+        if _PAYS * len(shorter) > len(text):
+            break
+        text = shorter
+    found = set(shorter)
+    return [index for place, index in enumerate(named) if _MARKS[place // share][0] in found]
+
+
+@functools.lru_cache(maxsize=16)
+def _spelling(names: tuple[bytes, ...]) -> Callable[[bytes], object]:
+    """Make the test for any of the names in any spelling of its letters."""
+    spelled = [
+        b"".join(
+            [
+                rb"(?:%b|\\u00(?i:%02x))" % (re.escape(name[at : at + 1]), name[at])
+                for at in range(len(name))
+            ]
+        )
+        for name in names
+    ]
+    return re.compile(b"|".join(spelled) if spelled else b"(?!)").fullmatch
 
 
 def _plain_letter(match: re.Match[bytes]) -> bytes:
