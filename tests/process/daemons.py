@@ -124,6 +124,10 @@ class Daemon(Child):
         """SIGTERM, without waiting for what comes of it."""
         self._process.terminate()
 
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def wait(self, seconds: float = SECONDS) -> int:
         """Wait for its end; the exit status."""
         try:
