@@ -73,6 +73,7 @@ class HandoverTests(SynchronousTestCase):
                 "CREDENTIALS_DIRECTORY": str(self.folder / f"{plane}-credentials"),
                 "STATE_DIRECTORY": str(self.folder / plane),
                 "NOTIFY_SOCKET": str(self.folder / f"{plane}.notify"),
+                "WATCHDOG_USEC": "200000",
                 **settings,
             }
         )
@@ -125,6 +126,8 @@ class HandoverTests(SynchronousTestCase):
                 OMNIGATE_CONTROL_URL=f"http://127.0.0.1:{control_port}",
             )
             self.told(data_said, b"READY=1")
+            for said in (data_said, control_said):
+                self.told(said, b"WATCHDOG=1")
             request = urllib.request.Request(
                 f"http://127.0.0.1:{public.getsockname()[1]}/v1/models",
                 headers={"authorization": f"Bearer {KEY}"},
