@@ -43,6 +43,9 @@ DISCARD_SECONDS = 2.0
 #: Bytes of a next request taken while one is being answered; beyond it we stop reading.
 #: One head and a small body: what a client that pipelines may reasonably send ahead.
 AHEAD_BYTES = 65536
+#: Requests of one connection begun in one turn of the reactor, where all are answered at once: a
+#: read may hold two thousand of them, and at up to a millisecond each others would wait for long.
+MAX_BEGUN_AT_ONCE = 16
 #: Connections beyond the cap that are told so at the same time; any more are dropped.
 MAX_TURNED_AWAY = 64
 
@@ -120,6 +123,7 @@ class ClientConnection(Protocol):
         self._response: Response | None = None
         self._keep_alive = True
         self._advancing = False
+        self._resting = False
         self._reading_paused = False
         self._full = False
         self.deadline = NEVER
@@ -136,7 +140,7 @@ class ClientConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Bytes of a head, of a body, or of a next request."""
         state = self._state
-        if state is _HEAD and not self._full:
+        if state is _HEAD and not self._full and not self._resting:
             if self._buffer:
                 self._buffer += data
             else:
@@ -266,21 +270,36 @@ class ClientConnection(Protocol):
     def _wait_for_head(self) -> None:
         """Go on with what has come of the next request, and with reading."""
         self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
-        if self._reading_paused:
-            self._reading_paused = False
-            self._wire.resumeProducing()
-        if self._buffer and not self._advancing:
+        if (self._buffer or self._reading_paused) and not self._advancing:
             self._advance()
 
     def _advance(self) -> None:
-        """Take every complete head in the buffer, one exchange after the other."""
+        """Take the complete heads in the buffer, one exchange after the other, and read on."""
+        if self._resting:
+            return
         self._advancing = True
+        begun = 0
         try:
             while self._state is _HEAD and self._buffer and not self._full:
+                if begun == MAX_BEGUN_AT_ONCE:
+                    self._resting = True
+                    self._watchdog.call_soon(self._rested)
+                    break
                 if not self._take_head():
                     break
+                begun += 1
         finally:
             self._advancing = False
+        if self._reading_paused and len(self._buffer) <= AHEAD_BYTES:
+            # Not before: each answer would let in another read, and what waits grow for ever.
+            self._reading_paused = False
+            self._wire.resumeProducing()
+
+    def _rested(self) -> None:
+        """The others have had their turn."""
+        self._resting = False
+        if self._state is _HEAD:
+            self._advance()
 
     def _take_head(self) -> bool:
         """Begin an exchange with the head at the front; ``False`` when it is not complete."""

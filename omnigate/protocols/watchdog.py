@@ -12,6 +12,7 @@ on the byte path asks the clock.  That time may lag by one interval, which is wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
@@ -72,6 +73,10 @@ class Watchdog:
     def after(self, seconds: float) -> float:
         """The deadline that is at least ``seconds`` away."""
         return self.now + seconds + self._interval
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call once the reactor has seen to everybody else."""
+        self._clock.callLater(0, call)
 
     def take_lag(self) -> float:
         """The longest in seconds that a sweep was late since this was last asked."""

@@ -67,6 +67,10 @@ class WireTransport:
             self._inbox.append(data[start : start + BUFFER_BYTES])
         self._deliver()
 
+    def unread(self) -> int:
+        """How many bytes have arrived that the protocol has not taken."""
+        return sum(len(item) for item in self._inbox if isinstance(item, bytes))
+
     def peer_closes(self, reason: Exception | None = None) -> None:
         """The peer ends the connection; what it sent before is read first."""
         self._inbox.append(reason or ConnectionDone())

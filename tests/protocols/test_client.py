@@ -13,6 +13,7 @@ from zope.interface.verify import verifyObject
 from omnigate.protocols.client import (
     AHEAD_BYTES,
     DISCARD_SECONDS,
+    MAX_BEGUN_AT_ONCE,
     MAX_TURNED_AWAY,
     ClientConnection,
     ClientFactory,
@@ -22,6 +23,7 @@ from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.head import MAX_HEAD_BYTES, HeadError, RequestHead
 from omnigate.wire.target import Target, TargetError
 from tests.planes.reading import Answer, read_answers
+from tests.planes.transport import BUFFER_BYTES as READ_BYTES
 from tests.planes.transport import WireTransport
 
 TIMEOUT = 10.0
@@ -170,7 +172,48 @@ class RequestTests(ClientTestCase):
         """A thousand pipelined requests are answered in order, whatever they cost of the stack."""
         self.answer_all()
         self.send(post(b"x") * 1000)
+        self.clock.advance(0)
         self.assertEqual(1000, len(self.answers()))
+
+    def test_others_have_their_turn(self) -> None:
+        """A read full of requests that cost next to nothing is not answered in one go."""
+        self.answer_all()
+        self.wire.peer_sends(GET * 1000)
+        self.assertEqual(MAX_BEGUN_AT_ONCE, len(self.plane.exchanges))
+        self.clock.advance(0)
+        self.assertEqual(1000, len(self.answers()))
+
+    def test_closed_at_rest(self) -> None:
+        """A client that leaves while its next requests wait for their turn is forgotten."""
+        self.answer_all()
+        self.wire.peer_sends(GET * 100)
+        self.wire.peer_closes()
+        self.clock.advance(0)
+        self.assertEqual(MAX_BEGUN_AT_ONCE, len(self.plane.exchanges))
+        self.assertEqual(0, len(self.factory.connections))
+
+    def test_never_far_ahead(self) -> None:
+        """However many requests are answered, what is taken of the next ones stays bounded."""
+        self.send(GET * 20_000)
+        for answered in range(1, 300):
+            self.exchange.answer()
+            self.clock.advance(0)
+            taken = len(GET) * 20_000 - self.wire.unread()
+            self.assertLessEqual(taken, answered * len(GET) + AHEAD_BYTES + READ_BYTES)
+        self.answer_all()
+        self.exchange.answer()
+        self.clock.advance(0)
+        self.assertEqual(20_000, len(self.plane.exchanges))
+
+    def test_body_behind_many(self) -> None:
+        """A body of which the beginning was taken ahead is read to its end."""
+        body = b"z" * 300_000
+        self.send(GET + GET * (AHEAD_BYTES // len(GET) - 1) + post(body) + GET)
+        self.answer_all()
+        self.exchange.answer()
+        self.clock.advance(0)
+        self.assertEqual(body, self.plane.exchanges[-2].body)
+        self.assertEqual(AHEAD_BYTES // len(GET) + 2, len(self.answers()))
 
     def test_many_ahead(self) -> None:
         """A client that sends too far ahead is not read until it is its turn."""
