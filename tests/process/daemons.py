@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import itertools
 import json
+import os
 import random
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+from twisted.trial.unittest import SkipTest
 
 from omnigate.admin_client import AdminClient
 from omnigate.demo_children import Child, python_environ, twistd
@@ -433,6 +435,18 @@ def read_answer(response: http.client.HTTPResponse) -> Answer:
     except OSError:
         body, whole = b"", False
     return Answer(response.status, headers, body, whole)
+
+
+def shared_folder(name: str, file: str) -> Path:
+    """A folder of things that may lie in ``shared`` beside the checkout.
+
+    :param file: something that is there if the folder is what it should be.
+    :raises SkipTest: it is not there.
+    """
+    place = Path(os.environ.get("OMNIGATE_TEST_SHARED") or ROOT.parent / "shared") / name
+    if not (place / file).is_file():
+        raise SkipTest(f"there is no {place / file}; OMNIGATE_TEST_SHARED may say where it is")
+    return place
 
 
 _shared: dict[str, Gateway] = {}
