@@ -193,6 +193,12 @@ def upstream_table(name: str, protocol: str, port: int, key_env: str = "PROVIDER
     )
 
 
+def events_of(body: bytes) -> list[Any]:
+    """The data of each event of a stream, decoded; without ``[DONE]``."""
+    lines = [line[6:] for line in body.split(b"\n") if line.startswith(b"data: ")]
+    return [json.loads(line) for line in lines if line != b"[DONE]"]
+
+
 def route_table(model: str, *targets: tuple[str, str]) -> str:
     """A ``[[routes]]`` table; targets are pairs of upstream and model, priced as above."""
     price = ", ".join(f"{name} = {usd}" for name, usd in PRICES.items())
@@ -215,26 +221,49 @@ def cost_of(event: Mapping[str, Any]) -> Decimal:
     return Decimal((nano + Fraction(1, 2)).__floor__()).scaleb(-9)
 
 
+@attrs.frozen
+class Provider:
+    """What stands behind a gateway.
+
+    :ivar command: starts it on a port of loopback.
+    :ivar ready_path: answers 200 once it is ready.
+    :ivar key: the credential that it takes.
+    """
+
+    command: Callable[[int], Sequence[str]]
+    ready_path: str
+    key: str
+
+
+def _fake(port: int) -> Sequence[str]:
+    module = [sys.executable, "-m", "omnigate.testing.provider"]
+    return [*module, "--port", str(port), "--key", PROVIDER_KEY]
+
+
+FAKE_PROVIDER = Provider(_fake, "/__stats", PROVIDER_KEY)
+
+
 class Gateway:
     """Both daemons and the provider; :meth:`stop` ends everything that is still there.
 
     :param config: the text of the config, out of the provider's port.
     :param data: settings of the data plane, names without ``OMNIGATE_``.
-    :param control: the same of the control plane.
+    :param behind: the provider.
     """
 
     def __init__(
         self,
         config: Callable[[int], str],
         data: Mapping[str, str] | None = None,
-        control: Mapping[str, str] | None = None,
+        behind: Provider = FAKE_PROVIDER,
     ) -> None:
+        self._behind = behind
         self._folder = tempfile.TemporaryDirectory(prefix="omnigate-test-process-")
         self.folder = Path(self._folder.name)
         self.data_port, self.control_port, self.provider_port = free_ports(3)
         self.config_path = self.folder / "omnigate.toml"
         self.config_path.write_text(config(self.provider_port))
-        self._settings = {"data": dict(data or {}), "control": dict(control or {})}
+        self._data = dict(data or {})
         self._numbers = itertools.count(1)
         self._runs: list[Daemon] = []
         self.data: Daemon | None = None
@@ -255,11 +284,9 @@ class Gateway:
         return self
 
     def start_provider(self) -> Daemon:
-        """Start the provider; it takes nothing but its own key."""
-        arguments = [sys.executable, "-m", "omnigate.testing.provider"]
-        arguments += ["--port", str(self.provider_port), "--key", PROVIDER_KEY]
-        self.provider = self._run("provider", arguments, {})
-        self.provider.wait_ready(self.provider_port, "/__stats")
+        """Start the provider and wait until it takes requests."""
+        self.provider = self._run("provider", self._behind.command(self.provider_port), {})
+        self.provider.wait_ready(self.provider_port, self._behind.ready_path)
         return self.provider
 
     def start_control(self) -> Daemon:
@@ -290,12 +317,11 @@ class Gateway:
             "INTERNAL_TOKEN": INTERNAL_TOKEN,
             "STATE_DIR": str(self.folder / plane),
             **self._own_settings(plane),
-            **self._settings[plane],
             **(settings or {}),
         }
         environ = {f"OMNIGATE_{name}": value for name, value in named.items() if value}
         if plane == "data":
-            environ["PROVIDER_KEY"] = PROVIDER_KEY
+            environ["PROVIDER_KEY"] = self._behind.key
         return environ
 
     def _own_settings(self, plane: str) -> dict[str, str]:
@@ -311,6 +337,7 @@ class Gateway:
             "POLL_MS": "50",
             "FLUSH_MS": "20",
             "SHUTDOWN_GRACE_MS": "10000",
+            **self._data,
         }
 
     def _run(self, name: str, arguments: Sequence[str], extra: Mapping[str, str]) -> Daemon:
