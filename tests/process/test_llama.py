@@ -211,7 +211,7 @@ class LlamaTests(SynchronousTestCase):
             self.assertEqual((event["status"], event["cost_usd"]), (400, 0))
 
     def test_client_leaves(self) -> None:
-        """With ``abandon = "cancel"`` its work ends with the client, and what was seen is billed."""
+        """With ``abandon = "cancel"`` its work ends with the client; what was seen is billed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.gateway.data_port, timeout=60)
         body = {"model": "local", "messages": TURNS, "stream": True}
         body |= {"ignore_eos": True, "max_tokens": 3000}
