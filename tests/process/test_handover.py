@@ -73,7 +73,9 @@ class HandoverTests(SynchronousTestCase):
                 "CREDENTIALS_DIRECTORY": str(self.folder / f"{plane}-credentials"),
                 "STATE_DIRECTORY": str(self.folder / plane),
                 "NOTIFY_SOCKET": str(self.folder / f"{plane}.notify"),
-                "WATCHDOG_USEC": "200000",
+                # The first sign of life comes at once. More of them would fill the queue of a
+                # socket that is not read meanwhile, and what follows would be lost.
+                "WATCHDOG_USEC": "30000000",
                 **settings,
             }
         )
