@@ -1,0 +1,257 @@
+"""The reactor with fewer steps: what it does with each kind of event.
+
+How the whole plane behaves on it is told by tests.process.test_reactors.
+"""
+
+import os
+import socket
+from errno import EINTR, EPERM
+from typing import Any
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IHalfCloseableDescriptor
+from twisted.internet.main import CONNECTION_DONE
+from twisted.internet.protocol import Factory, Protocol
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from omnigate.protocols.direct_tcp import DirectServer
+from omnigate.protocols.lean_reactor import MAX_EVENTS, LeanReactor
+
+
+@implementer(IHalfCloseableDescriptor)
+class Selectable:
+    """One end of a pair of sockets."""
+
+    def __init__(self, end: socket.socket, result: object = None) -> None:
+        self.end = end
+        self.result = result
+        self.told: list[str] = []
+
+    def fileno(self) -> int:
+        return self.end.fileno()
+
+    def logPrefix(self) -> str:  # noqa: N802
+        return "test"
+
+    def doRead(self) -> object:
+        self.told.append("read")
+        if isinstance(self.result, type) and issubclass(self.result, Exception):
+            raise self.result
+        self.end.recv(100)
+        return self.result
+
+    def doWrite(self) -> None:
+        self.told.append("write")
+
+    def loseWriteConnection(self) -> None:  # noqa: N802
+        self.told.append("close write")
+
+    def writeConnectionLost(self, reason: Failure) -> None:  # noqa: N802
+        self.told.append("write lost")
+
+    def readConnectionLost(self, reason: Failure) -> None:  # noqa: N802
+        self.told.append("read lost")
+
+    def connectionLost(self, reason: Failure) -> None:
+        self.told.append("lost")
+
+
+class InjectedError(Exception):
+    """A fault in a read."""
+
+
+class ReactorTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.ends: list[socket.socket] = []
+        self.reactor: Any = LeanReactor()  # type: ignore[no-untyped-call]
+        self.addCleanup(self.close_reactor)
+
+    def close_reactor(self) -> None:
+        self.reactor.removeAll()
+        self.reactor.waker.connectionLost(None)
+        self.reactor._poller.close()
+        for end in self.ends:
+            end.close()
+
+    def pair(self, result: object = None) -> tuple[Selectable, socket.socket]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.ends += (ours, theirs)
+        return Selectable(ours, result), theirs
+
+
+class EventTests(ReactorTestCase):
+    def test_readable(self) -> None:
+        """What is readable is read, once a turn; what is not, is not."""
+        first, peer = self.pair()
+        second, _ = self.pair()
+        self.reactor.addReader(first)
+        self.reactor.addReader(second)
+        peer.send(b"x")
+        self.reactor.doIteration(0)
+        self.reactor.doIteration(0)
+        self.assertEqual((["read"], []), (first.told, second.told))
+
+    def test_end(self) -> None:
+        """A read that tells of the end is told on as the end of one direction."""
+        selectable, peer = self.pair(CONNECTION_DONE)
+        self.reactor.addReader(selectable)
+        peer.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual(["read", "read lost"], selectable.told)
+
+    def test_loss(self) -> None:
+        """So does one that tells of a loss."""
+        selectable, peer = self.pair(OSError("gone"))
+        self.reactor.addReader(selectable)
+        peer.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual(["read", "lost"], selectable.told)
+
+    def test_exception(self) -> None:
+        """A read that fails is logged, and costs its own connection only."""
+        broken, peer = self.pair(InjectedError)
+        sound, other = self.pair()
+        for selectable, end in ((broken, peer), (sound, other)):
+            self.reactor.addReader(selectable)
+            end.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual(1, len(self.flushLoggedErrors(InjectedError)))
+        self.assertEqual((["read", "lost"], ["read"]), (broken.told, sound.told))
+
+    def test_writable(self) -> None:
+        """All other events go the stock way."""
+        selectable, peer = self.pair()
+        self.reactor.addReader(selectable)
+        self.reactor.addWriter(selectable)
+        peer.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual({"read", "write"}, set(selectable.told))
+
+    def test_gone_meanwhile(self) -> None:
+        """What another one's read removes in the same turn is left alone."""
+        first, first_peer = self.pair()
+        second, second_peer = self.pair()
+
+        calls: list[None] = []
+
+        def remove_both() -> None:
+            calls.append(None)
+            self.reactor.removeReader(first)
+            self.reactor.removeReader(second)
+
+        for selectable, end in ((first, first_peer), (second, second_peer)):
+            selectable.doRead = remove_both  # type: ignore[method-assign]
+            self.reactor.addReader(selectable)
+            end.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual(1, len(calls))
+
+    def test_interrupted(self) -> None:
+        """A signal during the wait is no error; anything else is one."""
+
+        class Poller:
+            def __init__(self, poller: Any, errno: int) -> None:
+                self.poller = poller
+                self.errno = errno
+
+            def poll(self, timeout: float, events: int) -> None:
+                raise OSError(self.errno, "interrupted")
+
+        poller = self.reactor._poller
+        try:
+            self.reactor._poller = Poller(poller, EINTR)
+            self.reactor.doIteration(0)
+            self.reactor._poller = Poller(poller, EPERM)
+            self.assertRaises(OSError, self.reactor.doIteration, 0)
+        finally:
+            self.reactor._poller = poller
+
+    def test_events_a_poll(self) -> None:
+        """So many events are taken from one poll, so that timers have their turn."""
+        asked: list[tuple[float, int]] = []
+
+        class Poller:
+            def poll(self, timeout: float, events: int) -> list[tuple[int, int]]:
+                asked.append((timeout, events))
+                return []
+
+        poller, self.reactor._poller = self.reactor._poller, Poller()
+        try:
+            self.reactor.doIteration(0.5)
+            self.reactor.doIteration(None)
+        finally:
+            self.reactor._poller = poller
+        self.assertEqual([(0.5, MAX_EVENTS), (-1, MAX_EVENTS)], asked)
+
+
+class TransportTests(ReactorTestCase):
+    """Connections of this reactor write directly, however they come about."""
+
+    class Greeter(Protocol):
+        """Says hello and goes."""
+
+        seen: list[Any] = []
+
+        def connectionMade(self) -> None:
+            wire: Any = self.transport
+            self.seen.append(wire)
+            wire.write(b"hello")
+            wire.loseConnection()
+
+    class Listener(Protocol):
+        """Collects."""
+
+        def __init__(self) -> None:
+            self.received = b""
+            self.lost: Failure | None = None
+
+        def dataReceived(self, data: bytes) -> None:
+            self.received += data
+
+        def connectionLost(self, reason: Failure = None) -> None:  # type: ignore[assignment]
+            self.lost = reason
+
+    def talk(self, port: Any) -> None:
+        from twisted.internet.protocol import ClientFactory
+
+        listener = self.Listener()
+        factory = ClientFactory()
+        factory.noisy = False
+        factory.protocol = lambda: listener  # type: ignore[assignment]
+        self.Greeter.seen.clear()
+        connector = self.reactor.connectTCP("127.0.0.1", port.getHost().port, factory)
+        for _ in range(1000):
+            self.reactor.runUntilCurrent()
+            self.reactor.doIteration(0.01)
+            if listener.lost is not None:
+                break
+        self.assertEqual(b"hello", listener.received)
+        assert listener.lost is not None
+        self.assertTrue(listener.lost.check(ConnectionDone))
+        self.assertIsInstance(self.Greeter.seen[0], DirectServer)
+        self.assertEqual("DirectClient", type(connector.transport).__name__)
+        port.stopListening()
+        self.reactor.runUntilCurrent()
+
+    def test_listening(self) -> None:
+        """On a port that it opens itself."""
+        factory = Factory.forProtocol(self.Greeter)
+        factory.noisy = False
+        self.talk(self.reactor.listenTCP(0, factory, interface="127.0.0.1"))
+
+    def test_adopted(self) -> None:
+        """On a socket that systemd hands over."""
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        number = os.dup(listening.fileno())
+        listening.close()
+        factory = Factory.forProtocol(self.Greeter)
+        factory.noisy = False
+        port = self.reactor.adoptStreamPort(number, socket.AF_INET, factory)
+        os.close(number)
+        self.talk(port)
