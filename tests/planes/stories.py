@@ -140,6 +140,24 @@ ANSWERS = (
 )
 
 
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """The same bytes with a few of them wrong, missing or doubled; in the head, most likely."""
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(min(len(data), rng.choice((60, 400, 1 << 20)))) if data else 0
+        kind = rng.randrange(4)
+        if kind == 0:
+            data = data[:at] + data[at + 1 :]
+        elif kind == 1:
+            data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+        elif kind == 2:
+            data = (
+                data[:at] + rng.choice((b"\r\n", b"\n", b"\x00", b" ", b"0", b"\xff")) + data[at:]
+            )
+        else:
+            data = data[:at] + data[max(0, at - 20) :]
+    return data
+
+
 def cut(data: bytes, rng: random.Random) -> list[bytes]:
     """The same bytes in pieces."""
     places = sorted(rng.randrange(len(data) + 1) for _ in range(rng.choice((0, 0, 1, 2, 4))))
@@ -250,6 +268,8 @@ class Story:
             data += rng.choice(LAST_REQUESTS)
         if rng.random() < 0.1:
             data = data[: rng.randrange(len(data))]
+        if rng.random() < 0.1:
+            data = damaged(data, rng)
         if len(self.people) < 6:
             self.people.append(Person(self.plane.client(), cut(data, rng)))
 
@@ -310,6 +330,8 @@ class Story:
         afterwards = rng.choice(("", "", "", "close"))
         if b"\r\ncontent-type: application/json\r\n\r\n" in data:
             afterwards = "close"
+        if rng.random() < 0.1:
+            data = damaged(data, rng)
         if rng.random() < 0.15:
             data = data[: rng.randrange(len(data) + 1)]
             afterwards = rng.choice(("close", "reset", "wait"))
