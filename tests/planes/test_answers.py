@@ -59,6 +59,24 @@ class SilenceTests(SynchronousTestCase):
         self.assertEqual(200, self.client.answer.status)
 
 
+class OrderTests(SynchronousTestCase):
+    def test_event_before_the_answer(self) -> None:
+        """Nobody holds an answer whose usage is not yet in the spool."""
+        plane = MemoryDataPlane()
+        client = plane.client()
+        client.send(request(CHAT))
+        seen: list[bytes] = []
+
+        def append(line: bytes) -> bool:
+            seen.append(client.received())
+            return True
+
+        plane.plane.books._append = append
+        plane.last.answer(reply(ANSWER))
+        self.assertEqual([b""], seen)
+        self.assertEqual(200, client.answer.status)
+
+
 class RetryHintTests(SynchronousTestCase):
     def test_long_wait(self) -> None:
         """A wait that no call should sleep through is passed on with the advice not to retry."""

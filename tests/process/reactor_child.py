@@ -71,7 +71,7 @@ class Provider(Protocol):
             wire.write(BIG)
         elif b"cut" in rest:
             wire.write(STREAM_HEAD + chunk(delta(b"Hi")))
-            reactor.callLater(0.05, wire.abortConnection)
+            reactor.callLater(0.3, wire.abortConnection)
         elif b"slow" in rest:
             wire.write(STREAM_HEAD + chunk(delta(b"Hi")))
             reactor.callLater(0.3, wire.write, chunk(CLOSING) + END)
