@@ -21,14 +21,14 @@ from omnigate.dialects.strike import strike
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER
 from omnigate.events import TokenCounts
 from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
-from omnigate.gateway.headers import MAX_CONTENT_TYPE_BYTES, answer_lines, request_lines
+from omnigate.gateway.headers import answer_lines, unreadable
 from omnigate.gateway.long_passage import LongPassage
+from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
 from omnigate.gateway.tables import Target
 from omnigate.protocols.relay import Relay, ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER
 from omnigate.wire.head import ResponseHead
-from omnigate.wire.json_splice import splice_request
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
@@ -163,40 +163,16 @@ class Forwarding:
         # Ours from here on: whatever fails below, it is dropped with us.
         self.connection = connection
         exchange = self._exchange
-        upstream = target.upstream
         scan, endpoint = exchange.scan, exchange.endpoint
         assert scan is not None and endpoint is not None
-        pieces = splice_request(exchange.body, scan, target.model_json, self._asks_for_usage())
-        query = exchange.target.query
-        head = b"POST %b%b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
-            upstream.path,
-            endpoint.upstream_path.encode("ascii"),
-            b"?" + query if query else b"",
-            upstream.lines,
-            request_lines(
-                exchange.head,
-                endpoint.protocol,
-                upstream.config.anthropic_version,
-                upstream.drop_betas,
-            ),
-            sum(map(len, pieces)),
+        request = outgoing_request(
+            target, endpoint, exchange.head, exchange.target.query, exchange.body, scan
         )
         self.delivered = True
         watchdog = self._plane.watchdog
-        self.deadline = watchdog.after(upstream.head_timeout_seconds)
+        self.deadline = watchdog.after(target.upstream.head_timeout_seconds)
         watchdog.add(self)
-        connection.send(b"".join((head, *pieces)), self)
-
-    def _asks_for_usage(self) -> bool:
-        """Whether the stream must be asked for its usage, since the client did not."""
-        exchange = self._exchange
-        scan, endpoint = exchange.scan, exchange.endpoint
-        assert scan is not None and endpoint is not None
-        return (
-            scan.stream
-            and endpoint.kind in ("chat", "completions")
-            and scan.include_usage is not True
-        )
+        connection.send(request, self)
 
     # -- the answer
 
@@ -205,7 +181,7 @@ class Forwarding:
         self._head = head
         target = self._walk.target
         assert target is not None
-        fault = _unreadable(head)
+        fault = unreadable(head)
         if fault is not None:
             connection.drop()
             self._attempt_failed(target, "bad_framing", head.status)
@@ -241,8 +217,8 @@ class Forwarding:
 
     def open_meter(self, head: ResponseHead) -> None:
         """Make the meter for an answer, and the passage where it is an event stream."""
-        endpoint = self._exchange.endpoint
-        assert endpoint is not None
+        endpoint, scan = self._exchange.endpoint, self._exchange.scan
+        assert endpoint is not None and scan is not None
         streamed = (
             head.status < 300
             and head.headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
@@ -250,7 +226,7 @@ class Forwarding:
         meter = self.meter = Meter(endpoint.kind, streamed)
         if streamed:
             self.passage = StreamPassage(
-                endpoint.kind, meter, self._asks_for_usage(), self._secret()
+                endpoint.kind, meter, asks_for_usage(endpoint, scan), self._secret()
             )
 
     def answer_data(self, data: bytes) -> None:
@@ -594,15 +570,3 @@ class Forwarding:
             connection.drop()
         if opening is not None:
             opening.cancel()
-
-
-def _unreadable(head: ResponseHead) -> str | None:
-    """Why an answer cannot be relayed, though its framing is sound."""
-    headers = head.headers
-    coding = headers.get(b"content-encoding")
-    if coding and coding.lower() != b"identity":
-        # We asked for identity; what is packed can be neither metered nor judged.
-        return "content-encoding"
-    if len(headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
-        return "content-type"
-    return None

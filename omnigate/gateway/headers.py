@@ -107,3 +107,15 @@ def answer_lines(
         lines.append(b"request-id: %b\r\n" % request_id)
     lines.append(debug)
     return b"".join(lines)
+
+
+def unreadable(head: ResponseHead) -> str | None:
+    """Why an answer cannot be relayed, though its framing is sound."""
+    headers = head.headers
+    coding = headers.get(b"content-encoding")
+    if coding and coding.lower() != b"identity":
+        # We asked for identity; what is packed can be neither metered nor judged.
+        return "content-encoding"
+    if len(headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
+        return "content-type"
+    return None

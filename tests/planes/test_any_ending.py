@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway import forwarding
+from omnigate.gateway import outgoing
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.reads import PROBES
 from omnigate.protocols.upstream import UpstreamConnection
@@ -38,7 +38,7 @@ class AnyEndingTests(SynchronousTestCase):
                 raise InjectedError
             return splice(*arguments)
 
-        self.patch(forwarding, "splice_request", splice_or_fail)
+        self.patch(outgoing, "splice_request", splice_or_fail)
 
     def test_any_ending(self) -> None:
         """One end for each request, every place given back, nobody waiting, nothing in the log."""

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import StreamPassage
-from omnigate.gateway import exchange, forwarding
+from omnigate.gateway import exchange, forwarding, outgoing
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
 from omnigate.protocols.relay import Relay
@@ -159,9 +159,9 @@ class CrashTests(SynchronousTestCase):
         """A part that fails once the walk has begun makes a 500 and a usage event."""
         for owner, name in (
             (pool.UpstreamPool, "open"),
-            (forwarding, "splice_request"),
-            (forwarding, "request_lines"),
-            (forwarding.Forwarding, "_asks_for_usage"),
+            (outgoing, "splice_request"),
+            (outgoing, "request_lines"),
+            (outgoing, "asks_for_usage"),
         ):
             self.play(owner, name, WHOLE)
             if name != "open":
@@ -171,7 +171,7 @@ class CrashTests(SynchronousTestCase):
         """So does one that fails on the way to the next target, whatever led there."""
         for scene in (BUSY, PACKED, SILENT, LOST, ERROR_EVENT, EMPTY):
             for warm in (False, True):
-                self.play(forwarding, "splice_request", scene, warm=warm, late=True)
+                self.play(outgoing, "splice_request", scene, warm=warm, late=True)
 
     def test_with_the_answer(self) -> None:
         """A part that fails at the answer makes a 500 as long as nothing was sent."""
