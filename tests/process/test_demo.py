@@ -1,4 +1,4 @@
-"""The demonstration as a user runs it, and the wheel it may be run from."""
+"""The demonstration as a user runs it."""
 
 import os
 import signal
@@ -6,14 +6,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from pathlib import Path
 
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.demo_children import python_environ
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 # The answer is paced for people to read and takes three seconds; a loaded machine more.
 SECONDS = 120
 
@@ -84,38 +82,3 @@ class DemoTests(SynchronousTestCase):
         output, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 0, output)
         self.check_nothing_is_left()
-
-
-class WheelTests(SynchronousTestCase):
-    """What pip would install."""
-
-    def test_the_wheel_has_plugins_and_data(self) -> None:
-        """The plugins lie beside Twisted's own, without an __init__ that would hide those."""
-        if not (ROOT / "setup.cfg").is_file():
-            raise SkipTest("the wheel is built from a checkout only")
-        with tempfile.TemporaryDirectory(prefix="omnigate-test-wheel-") as name:
-            source = Path(name, "source")
-            source.mkdir()
-            for part in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-                (source / part).write_bytes((ROOT / part).read_bytes())
-            for part in ("omnigate", "twisted"):
-                (source / part).symlink_to(ROOT / part)
-            build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", name]
-            done = subprocess.run(
-                [*build, str(source)], capture_output=True, text=True, timeout=SECONDS, check=False
-            )
-            for reason in (
-                "No module named pip",
-                "Could not find a version",
-                "Failed to establish",
-            ):
-                if reason in done.stderr:
-                    raise SkipTest(f"no wheel can be built here: {reason}")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            (built,) = Path(name).glob("omnigate-*.whl")
-            with zipfile.ZipFile(built) as wheel:
-                names = set(wheel.namelist())
-        self.assertIn("twisted/plugins/omnigate_plugin.py", names)
-        self.assertIn("omnigate/config/prices.toml", names)
-        self.assertIn("omnigate/py.typed", names)
-        self.assertFalse({"twisted/__init__.py", "twisted/plugins/__init__.py"} & names)

@@ -181,7 +181,8 @@ class ControlPlaneTests(StopCase):
         control.kill()
         answers = [self.gateway.ask("small", stream=bool(turn % 2)) for turn in range(20)]
         self.assertEqual({(answer.status, answer.whole) for answer in answers}, {(200, True)})
-        wait_for("the log to say so", lambda: "wait in the spool" in data.log())
+        words = ("usage events wait in the spool", "the config cannot be fetched")
+        wait_for("the log to say so", lambda: all(said in data.log() for said in words))
         before = len(data.log().splitlines())
         with socket.create_server(("127.0.0.1", self.gateway.control_port)) as nobody:
             nobody.settimeout(SECONDS)
