@@ -6,6 +6,8 @@ nothing.  The rules (seed 000 "Forward", product page "Errors" and items 1, 11):
 * connection error: once more on a fresh connection, then the next target;
 * timeout, 429, 5xx (529 is one), an answer that cannot be framed or is none: next
   target, and a failure for the cooldown;
+* an upstream that may be at work on the request is not asked a second time, under another
+  model either;
 * 401 and 403 are about our own credential: next target, no failure of the upstream;
 * anything else is the answer.
 """
@@ -20,8 +22,9 @@ from typing import Generic, Protocol, TypeVar
 from omnigate.errors import GatewayError
 from omnigate.events import AttemptRecord
 
-#: The longest ``retry-after`` of our own (product page, "Errors").
-MAX_RETRY_AFTER_SECONDS = 60
+#: The ``retry-after`` of a 429 where no provider named one: Codex fails at once without any, and
+#: the Anthropic SDKs sleep out whatever is said.
+USUAL_RETRY_AFTER_SECONDS = 5
 #: Believed at most: a year; anything longer is the same to everybody.
 _MAX_HINT_SECONDS = 31_536_000
 
@@ -86,13 +89,23 @@ class Walk(Generic[T]):
     :ivar fresh_only: the next try at this target must use a fresh connection.
     """
 
-    __slots__ = ("_hint", "_index", "_retried", "_targets", "fresh_only", "records", "target")
+    __slots__ = (
+        "_doubtful",
+        "_hint",
+        "_index",
+        "_retried",
+        "_targets",
+        "fresh_only",
+        "records",
+        "target",
+    )
 
     def __init__(self, targets: Sequence[T]) -> None:
         self._targets = targets
         self._index = 0
         self._retried = False
         self._hint: int | None = None
+        self._doubtful: frozenset[str] = frozenset()
         self.fresh_only = False
         self.target: T | None = None
         self.records: list[AttemptRecord] = []
@@ -101,12 +114,19 @@ class Walk(Generic[T]):
         """The next target, or ``None`` at the end."""
         self.fresh_only = False
         self._retried = False
-        if self._index >= len(self._targets):
-            self.target = None
-            return None
-        self.target = self._targets[self._index]
-        self._index += 1
-        return self.target
+        targets = self._targets
+        while self._index < len(targets):
+            target = self.target = targets[self._index]
+            self._index += 1
+            if target.upstream_name not in self._doubtful:
+                return target
+        self.target = None
+        return None
+
+    def doubt(self) -> None:
+        """The target's upstream may have taken the request: pass over its other models."""
+        assert self.target is not None
+        self._doubtful |= {self.target.upstream_name}
 
     def may_retry(self) -> bool:
         """Whether a connection error at this target allows one more try; asking uses it up."""
@@ -147,7 +167,7 @@ class Walk(Generic[T]):
                 "upstream_rate_limited",
                 f"every target of this model failed, at least one by its rate limit ({told}); "
                 "wait and try again",
-                retry_after=MAX_RETRY_AFTER_SECONDS if hint is None else hint,
+                retry_after=USUAL_RETRY_AFTER_SECONDS if hint is None else hint,
             )
         if records and records[-1].outcome == "upstream_auth":
             return GatewayError(

@@ -129,6 +129,9 @@ class Exchange:
                     self._scanner = BodyScanner(self.head.content_length)
                 if self._scanner is not None:
                     self._scanner.feed(data)
+                    if self._scanner.fault is not None:
+                        # Nothing that follows can mend it: the rest need not be sent.
+                        raise self._scanner.fault
                 if not last:
                     return
                 self.body = b"".join(self._pieces)

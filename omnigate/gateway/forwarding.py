@@ -258,6 +258,8 @@ class Forwarding:
             Loss.FRAMING: "bad_framing",
             Loss.TRUNCATED: "truncated",
         }[loss]
+        if loss is not Loss.FRAMING:
+            self._walk.doubt()
         self._attempt_failed(target, outcome, head.status if head else None)
 
     def crashed(self, failure: Failure | None = None) -> None:
@@ -299,6 +301,7 @@ class Forwarding:
         if self._exchange.settled or target is None:
             return
         if head is None:
+            self._walk.doubt()
             self._attempt_failed(target, "timeout", None)
         elif self._verdict is not Verdict.ANSWER:
             self.short_whole(b"")

@@ -115,7 +115,7 @@ class DataPlane:
     def install(self, snapshot: Snapshot, open_upstream: OpenUpstream) -> None:
         """Put a snapshot in force; requests under way keep the tables they began with."""
         before = self.tables
-        self.tables = compile_tables(snapshot, before, open_upstream)
+        self.tables = compile_tables(snapshot, before, open_upstream, self.clock.seconds())
         for upstream in retired_upstreams(before, self.tables):
             upstream.pool.close()
 

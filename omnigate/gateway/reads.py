@@ -50,7 +50,7 @@ def answer(exchange: Exchange) -> None:
         raise GatewayError(
             "endpoint_not_supported",
             "WebSockets are not served here; use POST",
-            headers=((b"upgrade", b"HTTP/1.1"),),
+            headers=((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")),
             status=426,
         )
     key = exchange.authenticate()

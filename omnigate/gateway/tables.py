@@ -107,12 +107,13 @@ OpenUpstream = Callable[[SnapshotUpstream], Upstream]
 
 
 def compile_tables(
-    snapshot: Snapshot, before: Tables | None, open_upstream: OpenUpstream
+    snapshot: Snapshot, before: Tables | None, open_upstream: OpenUpstream, now: float
 ) -> Tables:
     """The tables of a snapshot.
 
     :param before: the tables in force, to carry over from.
     :param open_upstream: makes an upstream with a fresh pool.
+    :param now: seconds on the clock, for the buckets whose rate changes.
     """
     upstreams: dict[str, Upstream] = {}
     for config in snapshot.upstreams:
@@ -124,7 +125,7 @@ def compile_tables(
     keys: dict[bytes, Key] = {}
     for entry in snapshot.keys:
         digest = bytes.fromhex(entry.sha256)
-        keys[digest] = _key(entry, old_keys.get(digest))
+        keys[digest] = _key(entry, old_keys.get(digest), now)
     old_routes = before.routes if before else {}
     routes = {
         route.model: _route(route, old_routes.get(route.model), upstreams)
@@ -147,18 +148,19 @@ def retired_upstreams(before: Tables | None, after: Tables) -> list[Upstream]:
     return [upstream for upstream in before.upstreams.values() if id(upstream) not in kept]
 
 
-def _key(entry: SnapshotKey, old: Key | None) -> Key:
+def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
     exact: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
     if entry.models is not None:
         exact = frozenset(model for model in entry.models if not model.endswith("*"))
         prefixes = tuple(model[:-1] for model in entry.models if model.endswith("*"))
+    bucket = old.bucket if old is not None else None
     if entry.rpm <= 0:
         bucket = None
-    elif old is not None and old.rpm == entry.rpm:
-        bucket = old.bucket
-    else:
+    elif bucket is None:
         bucket = TokenBucket(entry.rpm)
+    else:
+        bucket.resize(entry.rpm, now)
     return Key(
         name=entry.name,
         sha256=entry.sha256,

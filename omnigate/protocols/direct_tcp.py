@@ -9,6 +9,8 @@ as it always does, after the caller has returned.
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.internet import tcp
 
 
@@ -61,3 +63,13 @@ class DirectConnector(tcp.Connector):
         return DirectClient(  # type: ignore[no-untyped-call]
             self.host, self.port, self.bindAddress, self, self.reactor
         )
+
+
+def unsent_bytes(transport: Any) -> int:
+    """Bytes written to a TCP transport that the socket has not taken; -1 where it does not tell."""
+    held = getattr(transport, "dataBuffer", None)
+    if held is None:
+        return -1
+    offset: int = getattr(transport, "offset", 0)
+    waiting: int = getattr(transport, "_tempDataLen", 0)
+    return len(held) - offset + waiting

@@ -13,6 +13,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from omnigate.protocols.direct_tcp import unsent_bytes
 from omnigate.wire.body import LAST_CHUNK
 
 _STATUS_LINES: dict[int, bytes] = {
@@ -158,14 +159,8 @@ class Response:
         self._owner.response_aborted(self)
 
     def unsent(self) -> int:
-        """Bytes still with the transport, or -1 where it does not tell (TLS)."""
-        transport = self._transport
-        held = getattr(transport, "dataBuffer", None)
-        if held is None:
-            return -1
-        offset: int = getattr(transport, "offset", 0)
-        waiting: int = getattr(transport, "_tempDataLen", 0)
-        return len(held) - offset + waiting
+        """Bytes still with the transport, or -1 where it does not tell."""
+        return unsent_bytes(self._transport)
 
     def client_gone(self) -> None:
         """The connection is lost: nothing can be written any more."""

@@ -16,6 +16,7 @@ from typing import Protocol as Shape
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
+from omnigate.protocols.direct_tcp import unsent_bytes
 from omnigate.protocols.watchdog import NEVER
 from omnigate.wire.body import (
     ChunkedReader,
@@ -32,6 +33,9 @@ from omnigate.wire.head import (
     find_head_end,
     parse_response_head,
 )
+
+#: Requests up to this size go into a socket's buffer as a whole; Linux gives it more than that.
+LARGE_BYTES = 65536
 
 #: Interim (1xx) heads skipped before an answer; more is a peer that plays with us.
 MAX_INTERIM_HEADS = 8
@@ -103,6 +107,7 @@ class UpstreamConnection(Protocol):
         self._method = b"POST"
         self._lost = False
         self._paused = False
+        self._large = False
         self.used = False
         self.deadline = NEVER
 
@@ -129,11 +134,16 @@ class UpstreamConnection(Protocol):
         self._reader = None
         self._interim = 0
         self.deadline = NEVER
+        self._large = len(request) > LARGE_BYTES
         self._wire.write(request)
 
     def hand_over(self, receiver: AnswerReceiver) -> None:
         """From now on the answer goes to ``receiver``."""
         self._receiver = receiver
+
+    def _still_sending(self) -> bool:
+        """Whether the answer came before the whole request went: the next would queue behind it."""
+        return self._large and unsent_bytes(self._wire) > 0
 
     def pause(self) -> None:
         """Take nothing more from the provider for now."""
@@ -261,7 +271,7 @@ class UpstreamConnection(Protocol):
             assert head is not None
             self._receiver = None
             self._reader = None
-            if head.keep_alive and not reader.rest:
+            if head.keep_alive and not reader.rest and not self._still_sending():
                 self.used = True
                 self.resume()
                 self._owner.connection_free(self)

@@ -4,7 +4,7 @@ import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.attempts import (
-    MAX_RETRY_AFTER_SECONDS,
+    USUAL_RETRY_AFTER_SECONDS,
     Verdict,
     Walk,
     judge_status,
@@ -93,6 +93,18 @@ class WalkTests(SynchronousTestCase):
         self.assertIsNone(self.walk.target)
         self.assertIsNone(self.walk.advance())
 
+    def test_doubtful_upstream(self) -> None:
+        """An upstream that may be at work on the request is asked under no other name."""
+        walk = Walk([Target("a"), Target("a"), Target("b"), Target("a")])
+        first = walk.advance()
+        assert first is not None
+        walk.record("timeout", None, 5)
+        walk.doubt()
+        second = walk.advance()
+        assert second is not None
+        self.assertEqual(("a", "b"), (first.upstream_name, second.upstream_name))
+        self.assertIsNone(walk.advance())
+
     def test_one_retry_each(self) -> None:
         """A connection error allows one more try at each target, on a fresh connection."""
         for _ in range(3):
@@ -138,7 +150,7 @@ class WalkTests(SynchronousTestCase):
             ((None, 7), 7),
             ((0,), 0),
             ((3600,), 3600),
-            ((None,), MAX_RETRY_AFTER_SECONDS),
+            ((None,), USUAL_RETRY_AFTER_SECONDS),
         ):
             self.setUp()
             for hint in hints:

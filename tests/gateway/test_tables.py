@@ -41,7 +41,7 @@ class TablesTestCase(SynchronousTestCase):
         return compile_upstream(config, parse_address(config.base_url), pool, {})
 
     def compile(self, given: Snapshot, before: Tables | None = None) -> Tables:
-        return compile_tables(given, before, self.open)
+        return compile_tables(given, before, self.open, 0.0)
 
 
 class CompileTests(TablesTestCase):
@@ -124,10 +124,14 @@ class ReloadTests(TablesTestCase):
             [new] = after.keys.values()
             self.assertIs(old.use, new.use, changes)
             self.assertIs(old.bucket, new.bucket, changes)
+        assert old.bucket is not None
+        for _ in range(60):
+            old.bucket.take(0.0)
         [new] = self.reload(keys=(key(rpm=120),)).keys.values()
         self.assertIs(old.use, new.use)
         assert new.bucket is not None
         self.assertEqual(120, new.bucket.rpm)
+        self.assertGreater(new.bucket.take(0.0), 0.0, "a change of rate fills no bucket")
         [new] = self.reload(keys=(key("k1", OTHER, rpm=60),)).keys.values()
         self.assertIsNot(old.use, new.use)
 

@@ -101,3 +101,19 @@ class RetryHintTests(SynchronousTestCase):
         hints = b"retry-after: 500\r\nx-should-retry: true\r\n"
         plane.last.answer(reply(ERROR, b"409 Conflict", hints))
         self.assertEqual(b"true", client.answer.headers[b"x-should-retry"])
+
+
+class EarlyAnswerTests(SynchronousTestCase):
+    def test_connection_with_a_request_under_way_is_not_kept(self) -> None:
+        """An answer that comes before the whole request went leaves nothing to queue behind."""
+        plane = MemoryDataPlane()
+        client = plane.client()
+        client.send(request(CHAT))
+        plane.last.answer(reply(ANSWER))
+        plane.last.transport.window = 1000
+        client.send(request(CHAT[:-1] + b',"user":"' + b"x" * 200_000 + b'"}'))
+        plane.last.answer(reply(ANSWER))
+        client.send(request(CHAT))
+        self.assertEqual(2, len(plane.opened))
+        plane.last.answer(reply(ANSWER))
+        self.assertEqual([200, 200, 200], [answer.status for answer in client.answers()])
