@@ -38,6 +38,11 @@ The two daemons are started with twistd: see twistd omnigate-data --help and
 twistd omnigate-control --help.
 """
 
+_ASKS = (
+    " Asks the control plane at OMNIGATE_CONTROL_URL with the token in OMNIGATE_ADMIN_TOKEN; "
+    "see omnigate --help."
+)
+
 _USAGE_COLUMNS = (
     "requests",
     "input_tokens",
@@ -106,13 +111,20 @@ def parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
 
     check = commands.add_parser(
-        "check", help="tell every fault of a config file; status 1 if there is one"
+        "check",
+        help="tell every fault of a config file; status 1 if there is one",
+        description="Read a config file as the control plane would and tell every fault, each with "
+        "its place; status 1 if there is one. No daemon is asked, and no variable is looked up.",
     )
     check.add_argument("config", metavar="CONFIG", help="the TOML file, such as etc/omnigate.toml")
     check.set_defaults(run=_check)
 
     _add_keys(commands)
-    usage = commands.add_parser("usage", help="what was used and what it cost")
+    usage = commands.add_parser(
+        "usage",
+        help="what was used and what it cost",
+        description="Show what was used and what it cost, as the ledger has it." + _ASKS,
+    )
     usage.add_argument(
         "--by", choices=("key", "model", "upstream", "day"), default="key", help="default: key"
     )
@@ -125,30 +137,61 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_keys(commands: Any) -> None:
     """``omnigate keys list|create|delete``."""
-    keys = commands.add_parser("keys", help="list, create and delete gateway keys")
+    keys = commands.add_parser(
+        "keys",
+        help="list, create and delete gateway keys",
+        description="List, create and delete gateway keys." + _ASKS,
+    )
     actions = keys.add_subparsers(metavar="ACTION", required=True)
 
-    listed = actions.add_parser("list", help="every key with its limits; never a secret")
+    listed = actions.add_parser(
+        "list",
+        help="every key with its limits; never a secret",
+        description="Show every key with its limits and what it spent." + _ASKS,
+    )
     _add_json(listed)
     listed.set_defaults(run=_list_keys)
 
-    create = actions.add_parser("create", help="make a key; its secret is printed once")
-    create.add_argument("name", metavar="NAME")
+    create = actions.add_parser(
+        "create",
+        help="make a key; its secret is printed once",
+        description="Make a key and print its secret, this once; a limit that is not given is no "
+        "limit." + _ASKS,
+    )
+    create.add_argument(
+        "name", metavar="NAME", help="1 to 64 letters, digits, dots, underscores and hyphens"
+    )
     create.add_argument("--rpm", type=int, metavar="N", help="requests a minute")
     create.add_argument(
         "--models", metavar="A,B*", help="only these models; a trailing * matches a prefix"
     )
     create.add_argument("--max-concurrent", type=int, metavar="N", help="requests in flight")
-    create.add_argument("--budget-usd", metavar="USD", type=Decimal, help="what it may spend")
+    create.add_argument("--budget-usd", metavar="USD", type=_dollars, help="what it may spend")
     create.add_argument(
         "--budget-period", choices=("daily", "monthly", "total"), help="default: total"
     )
     _add_json(create)
     create.set_defaults(run=_create_key)
 
-    delete = actions.add_parser("delete", help="delete a managed key; it stops working at once")
-    delete.add_argument("name", metavar="NAME")
+    delete = actions.add_parser(
+        "delete",
+        help="delete a managed key; it stops working within one poll of the data plane",
+        description="Delete a key that was made with create. Data planes refuse it from their next "
+        "poll on (OMNIGATE_POLL_MS, two seconds if not set)." + _ASKS,
+    )
+    delete.add_argument("name", metavar="NAME", help="as keys list shows it")
     delete.set_defaults(run=_delete_key)
+
+
+def _dollars(text: str) -> Decimal:
+    """An amount of money; argparse makes its error out of this function's."""
+    try:
+        amount = Decimal(text)
+    except ArithmeticError:
+        amount = Decimal("nan")
+    if not amount.is_finite():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of US dollars, such as 20 or 0.5")
+    return amount
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
@@ -182,10 +225,15 @@ def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         count = len(error.faults)
         print(f"omnigate: {count} {'fault' if count == 1 else 'faults'}", file=sys.stderr)
         return 1
-    print(
-        f"{options.config}: good, with {len(config.keys)} file keys, "
-        f"{len(config.upstreams)} upstreams and {len(config.routes)} routes"
-    )
+    counts = [
+        f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+        for found, what in (
+            (config.keys, "key"),
+            (config.upstreams, "upstream"),
+            (config.routes, "route"),
+        )
+    ]
+    print(f"{options.config}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
     return 0
 
 
@@ -201,8 +249,6 @@ def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.models is not None:
         body["models"] = [name.strip() for name in options.models.split(",") if name.strip()]
     if options.budget_usd is not None:
-        if not options.budget_usd.is_finite():
-            raise CommandError("--budget-usd must be a number of US dollars")
         body["budget_usd"] = float(options.budget_usd)
     for name in ("rpm", "max_concurrent", "budget_period"):
         value = getattr(options, name)

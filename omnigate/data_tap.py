@@ -45,7 +45,12 @@ class Options(DaemonOptions):
     longdesc = (
         "The data plane of omnigate: the public port that applications talk to. "
         "OMNIGATE_INTERNAL_TOKEN and the providers' keys stand in the environment, or in files "
-        "that NAME_FILE names; they are never options."
+        "that NAME_FILE names; they are never options. SIGHUP opens the access log again."
+    )
+    examples = (
+        "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --state-dir .\n"
+        "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --listen tcp:80 \\\n"
+        "      --control-url http://10.0.0.5:8081\n"
     )
     optParameters = [
         ["listen", "l", None, "Where to listen, as a Twisted endpoint. [OMNIGATE_DATA_LISTEN, or "

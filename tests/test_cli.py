@@ -55,7 +55,7 @@ class CliTests(AdminServerTestCase):
         """A good file is status 0 with what is in it."""
         status, out, _ = self.run_cli("check", self.config(GOOD))
         self.assertEqual(status, 0)
-        self.assertIn("good, with 0 file keys, 1 upstreams and 1 routes", out)
+        self.assertIn("good, with 0 keys, 1 upstream and 1 route", out)
 
     def test_check_tells_every_fault(self) -> None:
         """One line for each, with the file and the place, and status 1."""
@@ -117,6 +117,14 @@ class CliTests(AdminServerTestCase):
                 "budget_period": "monthly",
             },
         )
+
+    def test_no_money(self) -> None:
+        """A budget that is no number is a wrong argument, and nothing is asked."""
+        for text in ("much", "nan", "inf"):
+            status, _, err = self.run_cli("keys", "create", "app", "--budget-usd", text)
+            self.assertEqual(status, 2)
+            self.assertIn("no number of US dollars", err)
+        self.assertEqual(FakeAdmin.asked, [])
 
     def test_keys_delete(self) -> None:
         """The name is one segment of the path."""

@@ -14,6 +14,7 @@ from typing import Any
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate import control_tap, data_tap
 from omnigate.daemon import BROKEN, CLEAN, DaemonOptions, Ending, StartError, listen_fault
 
 
@@ -73,6 +74,11 @@ class OptionsTests(StderrCase):
     def test_help_ends_with_examples(self) -> None:
         """The help shows how to call it."""
         self.assertTrue(str(Sample()).endswith(Sample.examples))
+
+    def test_both_daemons_have_examples(self) -> None:
+        """Neither help ends with a headline and nothing under it."""
+        for options in (data_tap.Options, control_tap.Options):
+            self.assertIn(f" {options.program} --", options.examples)
 
     def test_foreground(self) -> None:
         """Whether somebody sees stderr is what twistd was told."""

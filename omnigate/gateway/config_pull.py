@@ -199,7 +199,6 @@ class ConfigPull:
                     self._broken_version = snapshot.version
                     _log.failure("config {version} broke", version=snapshot.version[:12])
                 raise SnapshotError(f"it cannot be installed: {error}") from error
-            _log.info("config {version} is in force", version=snapshot.version[:12])
             self._save(body)
         self._last_body = body
 

@@ -26,6 +26,7 @@ from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.outage import Outage, told_connect
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.spool import Spool
 from omnigate.gateway.tables import Upstream
@@ -97,7 +98,14 @@ class DataService(DaemonService):
         self.ending.watch()
         self.ending.on_hangup(parts.access_log.reopen)
         parts.plane.watchdog.start()
-        parts.access_log.start()
+        try:
+            parts.access_log.start()
+        except OSError as error:
+            self.ending.fail_start(
+                f"{self._settings.access_log}: the access log cannot be opened "
+                f"({error.strerror or error}); name a file that this user may write in "
+                "OMNIGATE_ACCESS_LOG, or - for standard output"
+            )
         parts.delivery.start()
         self.log.info(
             "omnigate-data {version} listens on {address}; control plane at {control}; "
@@ -139,7 +147,10 @@ class DataService(DaemonService):
 
     def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
         address = parse_address(config.base_url, config.proxy, config.ca_file)
-        pool = UpstreamPool(self.parts.connect(config), self.parts.plane.watchdog)
+        outage = Outage(self.log, f"upstream {config.name} cannot be reached", self.clock)
+        pool = UpstreamPool(
+            told_connect(self.parts.connect(config), outage), self.parts.plane.watchdog
+        )
         return compile_upstream(config, address, pool, self._environ)
 
     # -- stop
@@ -172,6 +183,7 @@ class DataService(DaemonService):
         parts.plane.watchdog.stop()
         self.stop_watchdog()
         self.ending.stopped()
+        self.log.info("omnigate-data has stopped")
 
     async def _drain(self, grace_seconds: float) -> None:
         """Let requests in flight end; cut those that do not."""

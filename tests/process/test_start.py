@@ -115,6 +115,12 @@ class RefusedStartTests(StartCase):
             said = self.refused(plane, settings={"STATE_DIR": inside_a_file})
             self.assert_words(said, [inside_a_file, "OMNIGATE_STATE_DIR", "--state-dir"])
 
+    def test_access_log(self) -> None:
+        """An access log that cannot be opened."""
+        path = str(self.gateway.config_path / "access.log")
+        said = self.refused("data", settings={"ACCESS_LOG": path})
+        self.assert_words(said, [path, "OMNIGATE_ACCESS_LOG"])
+
     def test_no_config(self) -> None:
         """A config file that is not there."""
         self.gateway.config_path.unlink()
