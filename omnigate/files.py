@@ -386,7 +386,7 @@ class WriterThread:
         try:
             result = job()
         except BaseException:
-            result = Failure()  # type: ignore[no-untyped-call]
+            result = Failure()
         self._reactor_call(self._deliver, done, result, time.monotonic() - began)
 
     def _deliver(self, done: "Deferred[T]", result: "T | Failure", seconds: float) -> None:

@@ -88,11 +88,11 @@ class ControlClient:
         self._reactor = reactor
         self._config_tag: bytes | None = None
         self._config = b""
-        self._pool = HTTPConnectionPool(reactor)  # type: ignore[no-untyped-call]
+        self._pool = HTTPConnectionPool(reactor)
         self._pool.maxPersistentPerHost = _CONNECTIONS
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
         self._pool._factory = _QuietFactory
-        self._agent = Agent(  # type: ignore[no-untyped-call]
+        self._agent = Agent(
             reactor,
             contextFactory=tls_policy or _platform_policy(),
             connectTimeout=CONNECT_SECONDS,
@@ -118,7 +118,7 @@ class ControlClient:
 
     def close(self) -> Deferred[None]:
         """Close the kept connections."""
-        closed: Deferred[None] = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
+        closed: Deferred[None] = self._pool.closeCachedConnections()
         return closed
 
     def _bounded(
@@ -175,7 +175,7 @@ def _late(_result: object, seconds: float) -> Never:
 
 
 def _platform_policy() -> IPolicyForHTTPS:
-    policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS()  # type: ignore[no-untyped-call]
+    policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS()
     return policy
 
 
@@ -184,7 +184,7 @@ def _read(response: IResponse, max_bytes: int) -> Deferred[bytes]:
     reader = _Reader(max_bytes)
     if response.length is not UNKNOWN_LENGTH and response.length > max_bytes:
         reader.refuse()
-    response.deliverBody(reader)  # type: ignore[no-untyped-call]
+    response.deliverBody(reader)
     return reader.done
 
 

@@ -239,7 +239,7 @@ def _trusted(ca_file: str) -> Any:
         raise _StageError(f"ca_file {ca_file} holds a damaged certificate") from error
     if not certificates:
         raise _StageError(f"ca_file {ca_file} holds no certificate in PEM form")
-    return trustRootFromCertificates(certificates)  # type: ignore[no-untyped-call]
+    return trustRootFromCertificates(certificates)
 
 
 @functools.lru_cache(maxsize=_KEPT_CONTEXTS)
@@ -356,7 +356,7 @@ class _Tunnel(_Stage):
             return
         self._head.clear()
         error = _StageError(f"the proxy {fault}")
-        self._finish(Failure(error))  # type: ignore[no-untyped-call]
+        self._finish(Failure(error))
         self.abort()
 
 
@@ -392,9 +392,7 @@ def _endpoint(reactor: Any, host: str, port: int, timeout_seconds: float) -> ISt
     if isIPAddress(host):
         return TCP4ClientEndpoint(reactor, host, port, timeout=timeout_seconds)
     if isIPv6Address(host):
-        return TCP6ClientEndpoint(  # type: ignore[no-untyped-call]
-            reactor, host, port, timeout=timeout_seconds
-        )
+        return TCP6ClientEndpoint(reactor, host, port, timeout=timeout_seconds)
     return HostnameEndpoint(reactor, host, port, timeout=timeout_seconds)
 
 

@@ -215,7 +215,7 @@ class StartTests(ServiceTestCase):
 
     def test_port_in_use(self) -> None:
         """An address that cannot be listened on ends the start with its line."""
-        self.endpoint.error = CannotListenError("", 8080, OSError("in use"))  # type: ignore[no-untyped-call]
+        self.endpoint.error = CannotListenError("", 8080, OSError("in use"))
         self.service.privilegedStartService()
         [line] = self.ending.told
         self.assertTrue(line.startswith("cannot listen: "))

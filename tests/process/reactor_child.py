@@ -174,7 +174,7 @@ class Stage:
         """Play one client to the end of its connection."""
         client = Client(data, pause, leave_at)
         factory = DialingFactory()
-        factory.protocol = lambda: client  # type: ignore[assignment]
+        factory.protocol = lambda: client
         factory.noisy = False
         reactor.connectTCP("127.0.0.1", self.port.getHost().port, factory)
         return client.ended

@@ -65,7 +65,7 @@ class InjectedError(Exception):
 class ReactorTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.ends: list[socket.socket] = []
-        self.reactor: Any = LeanReactor()  # type: ignore[no-untyped-call]
+        self.reactor: Any = LeanReactor()
         self.addCleanup(self.close_reactor)
 
     def close_reactor(self) -> None:
@@ -220,7 +220,7 @@ class TransportTests(ReactorTestCase):
         listener = self.Listener()
         factory = ClientFactory()
         factory.noisy = False
-        factory.protocol = lambda: listener  # type: ignore[assignment]
+        factory.protocol = lambda: listener
         self.Greeter.seen.clear()
         connector = self.reactor.connectTCP("127.0.0.1", port.getHost().port, factory)
         for _ in range(1000):
