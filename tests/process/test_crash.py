@@ -255,7 +255,8 @@ class LoadTests(CrashCase):
     def client(self, models: list[str]) -> None:
         """One client; what is cut off is counted, and asked no more."""
         turn = 0
-        while not self.stopping.is_set():
+        # The pause leaves the daemons some of the machine.
+        while not self.stopping.wait(0.005):
             turn += 1
             model = models[turn % len(models)]
             try:
