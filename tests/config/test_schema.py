@@ -188,6 +188,12 @@ class LoadTests(SynchronousTestCase):
         faults = self.faults(text)
         self.assertEqual((len(faults), faults[-1]), (MAX_FAULTS + 1, "and 7 more faults"))
 
+    def test_suggestions_are_bounded(self) -> None:
+        """A known key is looked for beside the first unknown ones of a table, not beside all."""
+        text = "".join(f"route{number:04} = 1\n" for number in range(MAX_FAULTS))
+        faults = self.faults(text)
+        self.assertEqual(sum("did you mean" in fault for fault in faults), 50)
+
     def test_paths_are_in_the_order_of_the_file(self) -> None:
         keys = ",".join(f'{{name = "k{n}", key_env = "K{n}", q = 1}}' for n in range(12))
         paths = [fault.partition(":")[0] for fault in self.faults(f"keys = [{keys}]")]
