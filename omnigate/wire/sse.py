@@ -70,14 +70,33 @@ class EventSplitter:
         """
         if not self._started:
             data = self._strip_bom(data)
+        if self._held:
+            return self._continue(data)
+        return self._split(data)
+
+    def _continue(self, data: bytes) -> list[bytes]:
+        """Take a read into the unfinished event; only its seam is searched for an end."""
         held = self._held
-        if held:
-            if not _has_blank_line(held[-_TAIL_BYTES:] + data):
-                self._hold(data)
-                return []
-            held += data
-            data = bytes(held)
-            held.clear()
+        tail = bytes(held[-_TAIL_BYTES:])
+        end = _first_end(tail + data) - len(tail)
+        if end <= 0:
+            self._hold(data)
+            return []
+        held += data[:end]
+        event = bytes(held)
+        held.clear()
+        if event[-1] == 13:
+            event += b"\n"
+        self._judge([event])
+        if end == len(data):
+            return [event]
+        try:
+            return [event, *self._split(data[end:])]
+        except EventTooLarge as error:
+            raise EventTooLarge([event, *error.events]) from None
+
+    def _split(self, data: bytes) -> list[bytes]:
+        """Cut what begins with an event, or with line ends before one."""
         if data[:1] in _LINE_ENDS:
             return self._split_any(data)
         if data.find(b"\r") < 0:
@@ -141,11 +160,13 @@ class EventSplitter:
         return data.removeprefix(_BOM)
 
 
-def _has_blank_line(data: bytes | bytearray) -> bool:
-    """Tell whether a line end is followed by another; fast where there is no CR."""
+def _first_end(data: bytes) -> int:
+    """Return where the first event ends, behind its blank line; -1 where none does."""
     if data.find(b"\r") < 0:
-        return data.find(b"\n\n") >= 0
-    return _blank_line(data) is not None
+        found = data.find(b"\n\n")
+        return -1 if found < 0 else found + 2
+    match = _blank_line(data)
+    return -1 if match is None else match.end()
 
 
 def _skip_line_ends(data: bytes, pos: int) -> int:

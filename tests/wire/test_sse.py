@@ -66,6 +66,27 @@ class EventSplitterTests(SynchronousTestCase):
         for pieces in every_cut(b"\n\ndata: a\n\n\n\r\n\ndata: b\n\n\n"):
             self.assertEqual(split(pieces), ([b"data: a\n\n", b"data: b\n\n"], b"", False))
 
+    def test_long_event_of_any_line_end(self) -> None:
+        """What was held is joined to the read that ends it, and what follows is cut as ever."""
+        for end in (b"\n", b"\r", b"\r\n"):
+            event = (b":" + end) * 40_000 + end
+            after = b"data: a" + end + end + b"data: b" + end + end
+            pieces = [(event + after)[at : at + 999] for at in range(0, len(event + after), 999)]
+            told = [
+                part + b"\n" if end == b"\r" else part for part in (event, after[: len(after) // 2])
+            ]
+            events, pending, refused = split(pieces)
+            self.assertEqual(events[:2], told)
+            self.assertEqual((len(events), pending, refused), (3, b"", False))
+
+    def test_bound_behind_a_held_event(self) -> None:
+        """An event that was held is told even where one behind it in the same read is refused."""
+        for end in (b"\n", b"\r\n"):
+            held, large = b"data: a" + end + end, b"x" * 30 + end + end
+            self.assertEqual(split([held[:3], held[3:] + large], 20), ([held], b"", True))
+            self.assertEqual(split([held[:3], held[3:] + large[:-2]], 20), ([held], b"", True))
+            self.assertEqual(split([large[:20], large[20:] + held], 20), ([], b"", True))
+
     def test_bound(self) -> None:
         """An event over the bound is refused, whole or not; those before it are told."""
         for pieces in every_cut(b"data: a\n\ndata: 0123456789\n\n"):
