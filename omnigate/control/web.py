@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
 
@@ -218,7 +219,7 @@ class ControlRequest(Request):
         """Write a whole answer with its length, unless the caller has left."""
         if self._gone:
             return
-        self.setResponseCode(answer.status)
+        self.setResponseCode(answer.status, HTTPStatus(answer.status).phrase.encode("ascii"))
         headers = self.responseHeaders
         headers.setRawHeaders(b"date", [datetimeToString(self._guard.clock.seconds())])
         headers.setRawHeaders(b"cache-control", [b"no-store"])

@@ -27,6 +27,7 @@ class Reply:
     """One answer off the wire."""
 
     status: int
+    reason: str
     headers: dict[str, str]
     body: bytes
 
@@ -54,7 +55,8 @@ def read_reply(data: bytes) -> tuple[Reply, bytes]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     length = int(headers.get("content-length", "0"))
-    return Reply(int(lines[0].split(" ")[1]), headers, rest[:length]), rest[length:]
+    _, status, reason = lines[0].split(" ", 2)
+    return Reply(int(status), reason, headers, rest[:length]), rest[length:]
 
 
 class Wire(StringTransportWithDisconnection):

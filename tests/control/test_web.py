@@ -266,6 +266,7 @@ class ListenerTests(SynchronousTestCase):
             self.assertEqual(self.talk.ask("GET", "/admin/keys", wrong).status, 401)
         reply = self.talk.ask("GET", "/admin/keys", ADMIN)
         self.assertEqual((reply.status, reply.json()["code"]), (429, "too_many_attempts"))
+        self.assertEqual(reply.reason, "Too Many Requests")
         self.assertEqual(reply.headers["retry-after"], "60")
         self.talk.clock.advance(60)
         self.assertEqual(self.talk.ask("GET", "/admin/keys", ADMIN).status, 200)
