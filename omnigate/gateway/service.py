@@ -33,6 +33,7 @@ from omnigate.gateway.tables import Upstream
 from omnigate.protocols.client import ClientFactory
 from omnigate.protocols.connector import parse_address
 from omnigate.protocols.pool import Connect, UpstreamPool
+from omnigate.protocols.response import status_line
 from omnigate.settings import DataSettings
 
 #: How often a drain looks whether all requests have ended, in seconds.
@@ -211,6 +212,6 @@ def full_answer() -> bytes:
     error = GatewayError("overloaded", "the gateway has no room for more connections; try again")
     body = openai_envelope(error.kind, error.message)
     return (
-        b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
-        b"content-length: %d\r\nretry-after: 1\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+        b"%bcontent-type: application/json\r\ncontent-length: %d\r\nretry-after: 1\r\n"
+        b"connection: close\r\n\r\n%b" % (status_line(error.kind.status), len(body), body)
     )

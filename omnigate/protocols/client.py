@@ -398,7 +398,7 @@ class ClientConnection(Protocol):
         status, headers, body = self._plane.head_refusal(path, error)
         self._buffer = b""
         response = Response(self, self._wire, head_only=head_only, keep_alive=False)
-        response.whole(status, headers, body, close=True)
+        response.whole(status, headers, body)
         self._discard()
 
     # -- closing

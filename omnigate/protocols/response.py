@@ -90,14 +90,11 @@ class Response:
         self.ended = False
         self.bytes_out = 0
 
-    def whole(self, status: int, headers: bytes, body: bytes, *, close: bool = False) -> None:
+    def whole(self, status: int, headers: bytes, body: bytes) -> None:
         """Send a complete answer with a length counted here.
 
         :param headers: header lines, each with its CRLF, without any framing header.
-        :param close: end the connection after it.
         """
-        if close:
-            self.keep_alive = False
         self.started = self.ended = True
         block = b"%bcontent-length: %d\r\n%b%b\r\n" % (
             status_line(status),

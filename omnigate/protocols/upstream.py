@@ -104,7 +104,6 @@ class UpstreamConnection(Protocol):
         self._buffer = b""
         self._searched = 0
         self._interim = 0
-        self._method = b"POST"
         self._lost = False
         self._paused = False
         self._large = False
@@ -126,10 +125,9 @@ class UpstreamConnection(Protocol):
         self._wire = self.transport
         self._wire.setTcpNoDelay(True)
 
-    def send(self, request: bytes, receiver: AnswerReceiver, method: bytes = b"POST") -> None:
-        """Write a whole request; its answer goes to ``receiver``."""
+    def send(self, request: bytes, receiver: AnswerReceiver) -> None:
+        """Write a whole request, a POST; its answer goes to ``receiver``."""
         self._receiver = receiver
-        self._method = method
         self._head = None
         self._reader = None
         self._interim = 0
@@ -184,9 +182,7 @@ class UpstreamConnection(Protocol):
                 self._head_received(data)
             else:
                 self._body_received(receiver, data)
-        except ResponseHeadError as error:
-            self._fail(Loss.FRAMING, str(error))
-        except FramingError as error:
+        except (ResponseHeadError, FramingError) as error:
             self._fail(Loss.FRAMING, str(error))
         except Exception:
             self._crash(receiver)
@@ -234,16 +230,14 @@ class UpstreamConnection(Protocol):
                 self._searched = max(0, len(buffer) - 3)
                 self._buffer = buffer
                 return
-            head = parse_response_head(buffer[:end], self._method)
+            head = parse_response_head(buffer[:end])
             buffer = buffer[end:]
             self._searched = 0
-            if head.status >= 200 or head.status == 101:
+            if head.status >= 200:
                 break
             self._interim += 1
             if self._interim > MAX_INTERIM_HEADS:
                 raise ResponseHeadError(f"more than {MAX_INTERIM_HEADS} interim heads")
-        if head.status == 101:
-            raise ResponseHeadError("status 101 without an upgrade having been asked for")
         self._buffer = b""
         self._head = head
         self._reader = reader_for(head)

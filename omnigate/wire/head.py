@@ -1,4 +1,4 @@
-"""HTTP/1.1 heads: read a request's or an answer's strictly, and write both.
+"""HTTP/1.1 heads: read a request's or an answer's strictly.
 
 A head is the block of bytes up to and with its blank line. Nothing in it is
 repaired: a line that is not ``name: value`` ended by CRLF, a control byte, a
@@ -9,7 +9,6 @@ code that judges it is patterns and table look-ups, so it can answer only "no".
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from typing import Literal
 
 import attrs
@@ -145,8 +144,7 @@ class ResponseHeadError(Exception):
 class RequestHead:
     """A request head that passed; names are lower-case, values without outer blanks.
 
-    ``content_length`` is 0 where there is no body; ``has_body`` tells that at
-    least one byte of body follows.
+    ``content_length`` is 0 where there is no body.
     """
 
     method: bytes
@@ -154,7 +152,6 @@ class RequestHead:
     http10: bool
     headers: dict[bytes, bytes]
     content_length: int
-    has_body: bool
     keep_alive: bool
     expect_continue: bool
 
@@ -260,7 +257,6 @@ def parse_request_head(block: bytes) -> RequestHead:
         http10,
         headers,
         length,
-        length > 0,
         keep_alive,
         expects,
     )
@@ -412,36 +408,3 @@ def _one_length(value: bytes) -> bytes:
     if len(values) != 1:
         raise ResponseHeadError("two different lengths")
     return values.pop()
-
-
-_STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode("ascii"))
-    for status in HTTPStatus
-}
-
-
-def response_head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Write an answer's head with its blank line.
-
-    :raises ValueError: for a line break inside a name or a value, which would
-        let its author write headers of his own. Judge relayed values first.
-    """
-    first = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-    return _write_head(first, headers)
-
-
-def request_head(method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Write a request's head with its blank line.
-
-    :raises ValueError: for a line break inside any part.
-    """
-    return _write_head(b"%b %b HTTP/1.1\r\n" % (method, target), headers)
-
-
-def _write_head(first: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Put a first line and header lines together, and count the line ends."""
-    head = first + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + b"\r\n"
-    lines = len(headers) + 2
-    if head.count(b"\n") != lines or head.count(b"\r") != lines:
-        raise ValueError("a line break inside a header")
-    return head

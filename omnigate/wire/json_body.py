@@ -46,8 +46,8 @@ class BodyScan:
     ``model_start`` and ``model_end`` span the string with its quotes;
     ``options_start`` and ``options_end`` span the value of ``stream_options``, -1
     when there is none. ``include_usage`` is what it says, None when it says
-    nothing. ``insert_at`` stands behind the opening brace. ``empty_object`` is
-    never true of a scan that succeeded, since ``model`` is required.
+    nothing. ``insert_at`` stands behind the opening brace, and before a member,
+    since ``model`` is required.
     """
 
     model: str
@@ -58,7 +58,6 @@ class BodyScan:
     options_end: int
     include_usage: bool | None
     insert_at: int
-    empty_object: bool
 
 
 class StreamOptions(msgspec.Struct):

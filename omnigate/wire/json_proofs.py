@@ -113,7 +113,6 @@ def prove_small(body: bytes) -> BodyScan | None:
         options_end,
         True if options_start >= 0 else None,
         1 if body[0] == 123 else body.index(b"{") + 1,
-        False,
     )
 
 
@@ -168,7 +167,6 @@ def prove_rebuilt(body: bytes) -> tuple[BodyScan, list[bytes]] | None:
         options_end,
         include_usage,
         1,
-        False,
     )
     return scan, values
 

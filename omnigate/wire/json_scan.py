@@ -262,5 +262,4 @@ def _settle(body: bytes, top: _Top, walk: JsonWalk) -> BodyScan:
         options_end,
         include_usage,
         value_start(body, 0) + 1,
-        False,
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from omnigate.wire.json_body import BodyScan, usage_span
 
 _USAGE = b'"include_usage":true'
-_OPTIONS = b'"stream_options":{' + _USAGE + b"}"
-
+_OPTIONS = b'"stream_options":{' + _USAGE + b"},"
 
 #: From this size on, what stays of a body is not copied before it is put together.
 _VIEW_BYTES = 16384
@@ -28,8 +27,7 @@ def splice_request(
     edits = [(scan.model_start, scan.model_end, model)]
     if add_usage and scan.include_usage is not True:
         if scan.options_start < 0:
-            comma = b"" if scan.empty_object else b","
-            edits.append((scan.insert_at, scan.insert_at, _OPTIONS + comma))
+            edits.append((scan.insert_at, scan.insert_at, _OPTIONS))
         else:
             options = body[scan.options_start : scan.options_end]
             edits.append((scan.options_start, scan.options_end, _asking_for_usage(options)))

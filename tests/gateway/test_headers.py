@@ -12,7 +12,7 @@ ID = b"0123456789abcdef"
 def request_head(**headers: bytes) -> RequestHead:
     """A head with these headers; underscores are hyphens."""
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
-    return RequestHead(b"POST", b"/v1/x", False, named, 2, True, True, False)
+    return RequestHead(b"POST", b"/v1/x", False, named, 2, True, False)
 
 
 def answer_head(**headers: bytes) -> ResponseHead:

@@ -128,14 +128,6 @@ class AnswerTests(UpstreamTestCase):
             self.read(b"HTTP/1.1 " + status + b"\r\n\r\n")
             self.assertEqual([("head", int(status[:3])), "end"], self.receiver.told)
 
-    def test_head_request(self) -> None:
-        """The answer to HEAD has no body, whatever length it names."""
-        self.read(SHORT)
-        receiver = Receiver()
-        self.connection.send(REQUEST, receiver, b"HEAD")
-        self.read(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n")
-        self.assertEqual([("head", 200), "end"], receiver.told)
-
     def test_not_kept(self) -> None:
         """A connection is not used again after ``close``, in HTTP/1.0, or with bytes left over."""
         cases = (

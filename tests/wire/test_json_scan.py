@@ -109,7 +109,6 @@ class ScanTests(SynchronousTestCase):
             self.assertEqual((scan.options_start, scan.options_end), (-1, -1))
             self.assertIsNone(scan.include_usage)
         self.assertEqual(body[: scan.insert_at].strip(), b"{")
-        self.assertFalse(scan.empty_object)
 
     def test_three_ways(self) -> None:
         """A large body gives the same scan cut in two at any of many places, and finely."""
