@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -215,6 +216,33 @@ class StepTests(CrashCase):
         self.ask()
         self.cut += 1
         self.settle()
+
+    def test_control_plane_hangs(self) -> None:
+        """A control plane that is there and says nothing holds up nobody but the events."""
+        self.control.send(signal.SIGSTOP)
+        try:
+            for turn in range(10):
+                self.ask("words", stream=bool(turn % 2))
+            self.assertEqual(self.recorded(), [])
+        finally:
+            self.control.send(signal.SIGCONT)
+        self.settle()
+
+    def test_managed_keys(self) -> None:
+        """A key whose making or deletion was answered outlives a kill at that moment."""
+        made = self.gateway.admin().call("POST", "/admin/keys", {"name": "kept"})
+        self.control.kill()
+        self.gateway.start_control()
+        secret = made["secret"]
+        wait_for("the key to be known", lambda: self.reads_models(secret))
+        self.gateway.admin().call("DELETE", "/admin/keys/kept")
+        self.control.kill()
+        self.gateway.start_control()
+        wait_for("the key to be gone", lambda: not self.reads_models(secret))
+
+    def reads_models(self, secret: str) -> bool:
+        """Whether the data plane knows a key."""
+        return self.gateway.get("/v1/models", secret).status == 200
 
     def test_nothing_is_counted_twice_after_all(self) -> None:
         """Totals are the same after one more start, which reads them out of the file."""
