@@ -171,7 +171,7 @@ class RouteConfig:
     strategy: Annotated[
         StrategyName, Value(values.one_of("failover", "round_robin", "weighted"))
     ] = "failover"
-    cache_ttl_s: Annotated[int, Value(values.no_cache)] = 0
+    cache_ttl_s: Annotated[int, Value(values.whole(0, values.MAX_CACHE_TTL_S))] = 0
 
 
 @attrs.frozen

@@ -87,10 +87,14 @@ class SnapshotTarget:
 
 @attrs.frozen
 class SnapshotRoute:
-    """What a model name leads to: targets in the order of the config, and who goes first."""
+    """What a model name leads to: targets in the order of the config, and who goes first.
+
+    ``cache_ttl_s`` 0 is no response cache.
+    """
 
     model: str
     strategy: StrategyName
+    cache_ttl_s: int
     targets: tuple[SnapshotTarget, ...]
 
 
@@ -146,7 +150,12 @@ def _route(route: RouteConfig) -> SnapshotRoute:
         SnapshotTarget(upstream=target.upstream, model=target.model, weight=target.weight)
         for target in route.targets
     )
-    return SnapshotRoute(model=route.model, strategy=route.strategy, targets=targets)
+    return SnapshotRoute(
+        model=route.model,
+        strategy=route.strategy,
+        cache_ttl_s=route.cache_ttl_s,
+        targets=targets,
+    )
 
 
 def _version_of(snapshot: Snapshot) -> str:
@@ -238,6 +247,7 @@ _failures = values.whole(1, values.MAX_COOLDOWN_FAILURES)
 _window = values.whole(1, values.MAX_COOLDOWN_S)
 _rest = values.whole(0, values.MAX_COOLDOWN_S)
 _weight = values.whole(0, values.MAX_WEIGHT)
+_cache_ttl = values.whole(0, values.MAX_CACHE_TTL_S)
 
 
 def _check_key(key: SnapshotKey) -> None:
@@ -277,6 +287,7 @@ def _check_upstream(upstream: SnapshotUpstream) -> None:
 
 
 def _check_route(route: SnapshotRoute, upstreams: frozenset[str]) -> None:
+    _cache_ttl(route.cache_ttl_s)
     values.model_id(route.model)
     if not route.targets:
         raise values.BadValueError("has no target")

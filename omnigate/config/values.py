@@ -39,6 +39,9 @@ MAX_COOLDOWN_FAILURES: Final = 1_000
 #: An hour: a target that is to rest longer is taken out of its route.
 MAX_COOLDOWN_S: Final = 3_600
 
+# A cached answer older than a month answers a question of another time.
+MAX_CACHE_TTL_S: Final = 31 * 86_400
+
 #: A million dollars per million tokens, or of budget times a thousand, is a slip of the comma.
 MAX_PRICE_USD: Final = Decimal(1_000_000)
 MAX_BUDGET_USD: Final = Decimal(1_000_000_000)
@@ -300,11 +303,3 @@ def budget(value: object) -> Decimal:
     if not amount:
         raise BadValueError("must be more than 0; leave it out for a key without a budget")
     return amount
-
-
-def no_cache(value: object) -> int:
-    """Check ``cache_ttl_s``, of which this version knows 0 only."""
-    seconds = whole(0, 10 * 366 * 86_400)(value)
-    if seconds:
-        raise BadValueError("this version has no response cache: write 0 or leave it out")
-    return seconds

@@ -21,12 +21,13 @@ from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
 from omnigate.gateway.access_log import AccessLine, time_text
 from omnigate.gateway.admission import Ticket
+from omnigate.gateway.cache import CachedAnswer, request_digest
 from omnigate.gateway.forwarding import Forwarding
-from omnigate.gateway.headers import id_lines
-from omnigate.gateway.tables import Key, Tables
+from omnigate.gateway.headers import PASSED_ON, id_lines
+from omnigate.gateway.tables import Key, Route, Tables
 from omnigate.protocols.response import Response
 from omnigate.text import one_line
-from omnigate.wire.head import RequestHead
+from omnigate.wire.head import RequestHead, ResponseHead
 from omnigate.wire.json_scan import BodyScan, BodyScanner, ScanError, scan_body
 from omnigate.wire.target import Target
 
@@ -54,6 +55,8 @@ class Exchange:
     """
 
     __slots__ = (
+        "_cache_digest",
+        "_cache_until",
         "_entered_at",
         "_forwarding",
         "_peer",
@@ -99,6 +102,8 @@ class Exchange:
         self._pieces: list[bytes] = []
         self._forwarding: Forwarding | None = None
         self._settled = False
+        self._cache_digest: bytes | None = None
+        self._cache_until = 0.0
 
     # -- the client's connection calls these
 
@@ -270,12 +275,72 @@ class Exchange:
                 f"no target of the model {one_line(model, _QUOTED_CHARS)!r} serves {endpoint.path}",
                 param="model",
             )
+        if route.cache_ttl_s and self._answer_from_cache(route, key, scan, endpoint):
+            return
         turn = route.turn
         route.turn = turn + 1
         forwarding = self._forwarding = Forwarding(
             self, self.plane, self.plane.ordered(route.strategy, targets, turn)
         )
         forwarding.start()
+
+    # -- the response cache
+
+    def _answer_from_cache(
+        self, route: Route, key: Key, scan: BodyScan, endpoint: Endpoint
+    ) -> bool:
+        """Answer from the cache, if the same was asked before; else see that it can be next time.
+
+        The client decides with ``cache-control``: ``no-cache`` wants a fresh answer, and
+        ``no-store`` wants its own not kept (RFC 9111 §5.2.1).
+        """
+        if scan.stream or not endpoint.metered:
+            return False
+        headers = self.head.headers
+        wishes = headers.get(b"cache-control", b"").lower()
+        if b"no-store" in wishes:
+            return False
+        beside = [headers.get(name, b"") for name in PASSED_ON]
+        digest = request_digest(
+            self.body,
+            key.sha256,
+            route.model,
+            endpoint.path,
+            *(text.decode("latin-1") for text in (self.target.query, *beside)),
+        )
+        if digest is None:
+            return False
+        now = self.plane.clock.seconds()
+        answer = None if b"no-cache" in wishes else self.plane.cache.find(digest, now)
+        if answer is None:
+            self._cache_digest = digest
+            self._cache_until = now + route.cache_ttl_s
+            return False
+        self.response.bytes_out = len(answer.body)
+        self.settle_usage(
+            200,
+            _NOTHING,
+            estimated=False,
+            upstream=None,
+            model=None,
+            attempts=[],
+            started_at=now,
+            cached=True,
+        )
+        self.response.whole(
+            200,
+            b"content-type: %b\r\n%bx-omnigate-cache: hit\r\n"
+            % (answer.content_type, id_lines(self.id_bytes)),
+            answer.body,
+        )
+        return True
+
+    def keep_answer(self, head: ResponseHead, body: bytes) -> None:
+        """Keep a whole answer, if its route has a cache and it was a success."""
+        digest = self._cache_digest
+        if digest is not None and head.status == 200:
+            content_type = head.headers.get(b"content-type") or b"application/json"
+            self.plane.cache.keep(digest, CachedAnswer(content_type, body, self._cache_until))
 
     # -- answers of our own
 
@@ -317,6 +382,7 @@ class Exchange:
         started_at: float,
         first_at: float | None = None,
         error_code: str = "",
+        cached: bool = False,
     ) -> None:
         """End with a usage event; the first of the two ends wins."""
         if self._settled:
@@ -341,7 +407,7 @@ class Exchange:
                 cached_input_tokens=counts.cached_input_tokens,
                 cache_write_input_tokens=counts.cache_write_input_tokens,
                 output_tokens=counts.output_tokens,
-                cached=False,
+                cached=cached,
                 estimated=estimated,
                 latency_ms=max(0, int((now - started_at) * 1000)),
                 attempts=attempts,

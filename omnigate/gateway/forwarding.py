@@ -348,6 +348,7 @@ class Forwarding:
         self._record("ok", head.status)
         exchange.response.bytes_out = len(body)
         self._settle(head.status, counts, estimated, target)
+        exchange.keep_answer(head, body)
         exchange.response.whole(head.status, lines, body)
 
     def short_overflow(self, begun: bytes) -> None:

@@ -13,6 +13,9 @@ from omnigate.wire.head import RequestHead, ResponseHead
 _ANTHROPIC_REQUEST = (b"anthropic-version", b"anthropic-beta")
 _OPENAI_REQUEST = (b"openai-beta",)
 
+#: All of a client's headers that can reach an upstream, and so change its answer.
+PASSED_ON = (*_ANTHROPIC_REQUEST, *_OPENAI_REQUEST)
+
 #: Of an upstream's answer, to the client.
 _ANSWER = frozenset(
     {

@@ -13,6 +13,7 @@ from omnigate.errors import GatewayError, envelope
 from omnigate.gateway.abandoned import Abandoned
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.admission import Admission
+from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
@@ -72,6 +73,7 @@ class DataPlane:
         self.max_body_bytes = settings.max_request_mb * MEBIBYTE
         self.debug_headers = settings.debug_headers
         self.started_seconds = int(clock.seconds())
+        self.cache = ResponseCache()
         self.tables: Tables | None = None
         self.draining = False
         self._random = random.Random(random.SystemRandom().getrandbits(256))
@@ -125,6 +127,8 @@ class DataPlane:
             "requests_in_flight": self.admission.in_flight,
             "request_memory_bytes": self.admission.memory_bytes,
             "abandoned_answers": len(self.abandoned),
+            "cache_answers": len(self.cache),
+            "cache_bytes": self.cache.bytes,
             "reactor_lag_seconds": round(self.watchdog.take_lag(), 6),
         }
 

@@ -83,6 +83,7 @@ class Route:
 
     model: str
     strategy: str
+    cache_ttl_s: int
     targets: tuple[Target, ...]
     by_protocol: dict[str, tuple[Target, ...]]
     turn: int = 0
@@ -205,6 +206,7 @@ def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstrea
     return Route(
         model=entry.model,
         strategy=entry.strategy,
+        cache_ttl_s=entry.cache_ttl_s,
         targets=tuple(targets),
         by_protocol=by_protocol,
         turn=old.turn if old is not None else 0,

@@ -84,7 +84,7 @@ protocol = "openai"
 base_url = "https://api.openai.com"
 [[routes]]
 model = "fast"
-cache_ttl_s = 60
+cache_ttl_s = -1
 [[routes.targets]]
 upstream = "opnai"
 model = "gpt-4o-mini"

@@ -161,10 +161,11 @@ class CodecTests(SynchronousTestCase):
         self.assert_refused(edited(keys=[{**key, "blocked": 0}]), "blocked")
         self.assert_refused(edited(keys=[key, key]), "keys[1] is there twice")
         target = {"upstream": "gone", "model": "m", "weight": 1}
-        route = {"model": "fast", "strategy": "failover", "targets": [target]}
+        route = {"model": "fast", "strategy": "failover", "cache_ttl_s": 0, "targets": [target]}
         self.assert_refused(edited(routes=[route]), 'no upstream named "gone"')
         self.assert_refused(edited(routes=[{**route, "targets": []}]), "no target")
         self.assert_refused(edited(routes=[{**route, "strategy": "luck"}]), "luck")
+        self.assert_refused(edited(routes=[{**route, "cache_ttl_s": -1}]), "must be from 0")
 
     @settings(max_examples=150, deadline=None)
     @given(st.binary(max_size=200) | st.text(max_size=50).map(lambda t: f'{{"{t}":1}}'.encode()))

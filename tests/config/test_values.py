@@ -152,10 +152,6 @@ class CheckTests(SynchronousTestCase):
             values.one_of("failover", "weighted")("weigthed")
         self.assertIn('did you mean "weighted"?', str(caught.exception))
 
-    def test_the_response_cache_is_not_there_yet(self) -> None:
-        self.assert_passes(values.no_cache, 0)
-        self.assert_refused(values.no_cache, 1, -1, True)
-
     def test_quoted_words_stay_on_one_line(self) -> None:
         self.assertEqual(values.quoted('a"\n\x1b'), '"a???"')
         self.assertLess(len(values.quoted("x" * 500)), 90)

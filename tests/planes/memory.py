@@ -360,12 +360,17 @@ def upstream(name: str, protocol: str = "openai", **changes: Any) -> SnapshotUps
 
 
 def route(
-    model: str, *targets: tuple[str, str], strategy: str = "failover", weight: int = 1
+    model: str,
+    *targets: tuple[str, str],
+    strategy: str = "failover",
+    weight: int = 1,
+    cache_ttl_s: int = 0,
 ) -> SnapshotRoute:
     """A route whose targets are pairs of upstream and model."""
     return SnapshotRoute(
         model=model,
         strategy=cast(Any, strategy),
+        cache_ttl_s=cache_ttl_s,
         targets=tuple(
             SnapshotTarget(upstream=name, model=sent, weight=weight) for name, sent in targets
         ),

@@ -1,0 +1,89 @@
+"""A route with a response cache: what is answered from it, to whom, and what never gets in."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.planes.memory import KEY, MemoryDataPlane, key, reply, request, route, upstream
+from tests.planes.scenes import ANSWER, CHAT
+
+OTHER = "og-other-key-0123456789"
+
+
+class CacheTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.plane = MemoryDataPlane(
+            routes=[route("small", ("u1", "vendor-1"), cache_ttl_s=60)],
+            keys=[key(), key("k2", OTHER)],
+        )
+        self.client = self.plane.client()
+
+    def ask(
+        self, body: bytes = CHAT, *, asked: bool, headers: bytes = b"", secret: str = KEY
+    ) -> None:
+        """Send a request; ``asked`` tells whether the upstream is to see it."""
+        before = sum(connection.requests().count(b"POST ") for connection in self.plane.opened)
+        self.client.send(request(body, headers=headers, secret=secret))
+        after = sum(connection.requests().count(b"POST ") for connection in self.plane.opened)
+        self.assertEqual(asked, after > before)
+        if asked:
+            self.plane.last.answer(reply(ANSWER))
+
+    def test_hit(self) -> None:
+        """The same request is answered without an upstream, marked, and costs nothing."""
+        self.ask(asked=True)
+        self.ask(b" " + CHAT, asked=False)
+        first, second = self.client.answers()
+        self.assertEqual(first.body, second.body)
+        self.assertEqual(b"hit", second.headers[b"x-omnigate-cache"])
+        self.assertNotIn(b"x-omnigate-cache", first.headers)
+        event = self.plane.events[-1]
+        self.assertEqual(
+            (True, None, 0, 0),
+            (event.cached, event.upstream, event.input_tokens, event.output_tokens),
+        )
+        self.assertEqual(0, self.plane.in_flight)
+
+    def test_lifetime(self) -> None:
+        """After the route's time the upstream is asked again."""
+        self.ask(asked=True)
+        self.plane.advance(59)
+        self.ask(asked=False)
+        self.client = self.plane.client()
+        self.plane.advance(2)
+        self.ask(asked=True)
+
+    def test_not_the_same(self) -> None:
+        """Another key, another parameter, another header that goes on: another question."""
+        self.ask(asked=True)
+        self.ask(asked=True, secret=OTHER)
+        self.ask(CHAT[:-1] + b',"max_tokens":5}', asked=True)
+        self.ask(asked=True, headers=b"openai-beta: new=1\r\n")
+        self.ask(asked=False, headers=b"x-stainless-retry-count: 1\r\n")
+
+    def test_opt_out(self) -> None:
+        """``no-cache`` wants a fresh answer, which is kept; ``no-store`` keeps none."""
+        self.ask(asked=True, headers=b"cache-control: no-store\r\n")
+        self.ask(asked=True)
+        self.ask(asked=True, headers=b"cache-control: no-cache\r\n")
+        self.ask(asked=False)
+
+    def test_never_kept(self) -> None:
+        """A stream, an error and a cut answer are not kept."""
+        self.client.send(request(CHAT))
+        self.plane.last.answer(reply(b'{"error":{"message":"no","type":"x"}}', b"400 Bad Request"))
+        self.client.send(request(CHAT))
+        self.plane.last.answer(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{")
+        self.plane.last.close()
+        self.ask(asked=True)
+        self.assertEqual(1, len(self.plane.plane.cache))
+
+    def test_limits_come_first(self) -> None:
+        """A blocked key gets no cached answer either."""
+        self.ask(asked=True)
+        self.plane.install(
+            [route("small", ("u1", "vendor-1"), cache_ttl_s=60)],
+            [upstream("u1")],
+            [key(blocked=True)],
+            version="2",
+        )
+        self.client.send(request(CHAT))
+        self.assertEqual(402, self.client.answers()[-1].status)
