@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from omnigate.dialects.endpoints import ANTHROPIC
-from omnigate.dialects.event_shapes import ABSENT, tells_error
-from omnigate.dialects.usage import load_tree
+from omnigate.dialects.event_shapes import decode_answer, tells_error
+from omnigate.dialects.usage import Usage, load_tree, odd_usage
 from omnigate.text import ELLIPSIS, valid_text
 
 AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
@@ -61,52 +61,36 @@ _KNOWN_ANTHROPIC_TYPES = frozenset(
 )
 
 
-class _Marks(msgspec.Struct, gc=False):
-    """The members by which an error that came with a good status gives itself away."""
-
-    error: msgspec.Raw = ABSENT
-    type: str | None = None
-    object: str | None = None
+def begins_object(body: bytes) -> bool:
+    """Say whether what begins so can be an answer: those of all endpoints are objects."""
+    return _BEGINS_OBJECT(body) is not None
 
 
-_decode_marks = msgspec.json.Decoder(_Marks).decode
+def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
+    """Say whether what came with a good status is an answer of its endpoint, and what it used.
 
-
-def judge_answer(
-    kind: str, status: int, content_type: bytes, body: bytes, *, complete: bool = True
-) -> AnswerVerdict:
-    """Say whether what came with a good status is an answer of its endpoint.
-
-    The content type is not believed either way: an HTML page is one under any type, and an answer
-    is one under none. An object that is merely odd is an answer, and its client's business.
+    The content type is not asked: an HTML page is one under any type, and an answer is one under
+    none. An object that is merely odd is an answer, and its client's business.
 
     :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
-    :param status: of the answer; other than 2xx is always ``"ok"``, since the status says it all.
-    :param content_type: of the answer; an event stream is not judged here.
-    :param body: the answer, or its beginning.
-    :param complete: whether ``body`` is all of it. Of a beginning, and of an answer longer than
-        :data:`MAX_HELD_BYTES`, only the first byte is judged.
+    :param body: the answer, whole.
     """
-    if not 200 <= status < 300 or content_type.lower().startswith(b"text/event-stream"):
-        return "ok"
     if not _BEGINS_OBJECT(body):
-        return "not_json"
-    if not complete or len(body) > MAX_HELD_BYTES:
-        return "ok"
+        return "not_json", None
     try:
-        marks = _decode_marks(body)
+        answer = decode_answer(body)
     except (msgspec.MsgspecError, RecursionError):
         pass
     else:
-        if not tells_error(marks.error) and "error" not in (marks.type, marks.object):
-            return "ok"
+        if not tells_error(answer.error) and "error" not in (answer.type, answer.object):
+            return "ok", answer.usage
     tree = load_tree(body, MAX_HELD_BYTES)
     if not isinstance(tree, dict):
-        return "not_json"
-    if _OWN_MEMBERS.get(kind, "error") in tree:
-        return "ok"
+        return "not_json", None
     told = tree.get("error") or "error" in (tree.get("type"), tree.get("object"))
-    return "error_envelope" if told else "ok"
+    if told and _OWN_MEMBERS.get(kind, "error") not in tree:
+        return "error_envelope", None
+    return "ok", odd_usage(tree.get("usage"))
 
 
 def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a gateway reads of a stream's events, for each protocol; everything else is passed over.
+"""What a gateway reads of a stream's events and of answers; everything else is passed over.
 
 Each protocol has one typed shape, which takes well under a microsecond an event and can only find
 figures where the protocol puts them: text that quotes ``"usage":`` stays text. An event that does
@@ -94,9 +94,18 @@ class ChatChunk(msgspec.Struct, gc=False):
 
 
 class UsageHolder(msgspec.Struct, gc=False):
-    """An object that has a ``usage``: a whole answer, or one inside an event."""
+    """An object inside an event that has a ``usage``."""
 
     usage: Usage | None = None
+
+
+class WholeAnswer(msgspec.Struct, gc=False):
+    """An answer that is no stream: its usage, and what gives an error away."""
+
+    usage: Usage | None = None
+    error: msgspec.Raw = ABSENT
+    type: str | None = None
+    object: str | None = None
 
 
 class ResponsesEvent(msgspec.Struct, gc=False):
@@ -140,7 +149,7 @@ class _RawEvent(msgspec.Struct, gc=False):
     message: msgspec.Raw = ABSENT
 
 
-decode_answer = msgspec.json.Decoder(UsageHolder).decode
+decode_answer = msgspec.json.Decoder(WholeAnswer).decode
 decode_chat = msgspec.json.Decoder(ChatChunk).decode
 decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
 decode_messages = msgspec.json.Decoder(MessagesEvent).decode

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from omnigate.dialects.answer import AnswerVerdict, read_answer
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.event_shapes import (
     ABSENT,
     LARGE_EVENT_BYTES,
     ChatDelta,
-    decode_answer,
     decode_chat,
     decode_messages,
     decode_responses,
@@ -30,8 +30,6 @@ from omnigate.dialects.usage import (
     MAX_ODD_USAGE_BYTES,
     Figures,
     Usage,
-    load_tree,
-    odd_usage,
     read_usage,
 )
 from omnigate.events import TokenCounts
@@ -107,16 +105,13 @@ class Meter:
         except (msgspec.MsgspecError, RecursionError):
             return self._odd_event(data)
 
-    def whole(self, body: bytes) -> None:
-        """See a complete answer that is no stream."""
+    def whole(self, body: bytes) -> AnswerVerdict:
+        """See a complete answer that is no stream, and say whether it is one."""
         self.body_bytes += len(body)
-        try:
-            usage = decode_answer(body).usage
-        except (msgspec.MsgspecError, RecursionError):
-            tree = load_tree(body, MAX_ODD_USAGE_BYTES)
-            usage = odd_usage(tree.get("usage")) if isinstance(tree, dict) else None
+        verdict, usage = read_answer(self.kind, body)
         if usage is not None:
             self._merge_closing(usage)
+        return verdict
 
     def piece(self, data: bytes) -> None:
         """See the next bytes of an answer that is no stream and too long to be held."""
@@ -137,26 +132,19 @@ class Meter:
             return TokenCounts()
         return self._figures.normalised(ANTHROPIC if self.kind == "messages" else OPENAI)
 
-    def settle(
-        self, request_body: bytes, request_bytes: int, parts: int | None = None
-    ) -> tuple[TokenCounts, bool]:
+    def settle(self, request_body: bytes) -> tuple[TokenCounts, bool]:
         """Return the counts to bill, and whether they are an estimate.
 
         They are one only where the closing figures have not come, and never less than was metered.
 
-        :param request_body: the request, whose media parts are counted; empty if no longer held.
-        :param request_bytes: its length.
-        :param parts: the number of its media parts, where that is known already: to count them in
-            a hostile body of 8 MiB takes longer than the reactor may be held.
+        :param request_body: the request, whose bytes and media parts make the estimate.
         """
         counts = self.counts()
         if self.closing_seen:
             return counts, False
         if not self._figures.input_seen:
-            if parts is None:
-                parts = media_parts(request_body)
-            media_tokens = TOKENS_PER_MEDIA_PART * parts
-            counts.input_tokens = request_bytes // BYTES_PER_TOKEN + media_tokens
+            media_tokens = TOKENS_PER_MEDIA_PART * media_parts(request_body)
+            counts.input_tokens = len(request_body) // BYTES_PER_TOKEN + media_tokens
         if self.stream:
             output = max(self.event_count, self.text_bytes // BYTES_PER_TOKEN)
         elif self.kind == "embeddings":

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.dialects.answer import judge_answer, wrap_error
+from omnigate.dialects.answer import begins_object, wrap_error
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
@@ -315,7 +315,7 @@ class Forwarding:
         self._unwatch()
         self.connection = None
         head, target, exchange = self._head, self._walk.target, self._exchange
-        assert head is not None and target is not None and exchange.endpoint is not None
+        assert head is not None and target is not None
         if self._verdict is Verdict.CREDENTIAL:
             self._record("upstream_auth", head.status)
             self._next()
@@ -328,21 +328,16 @@ class Forwarding:
         meter = self.meter
         assert meter is not None
         if head.status < 300:
-            judged = judge_answer(
-                exchange.endpoint.kind, head.status, head.headers.get(b"content-type", b""), body
-            )
-            if judged != "ok":
-                self._attempt_failed(target, judged, head.status)
+            verdict = meter.whole(body)
+            if verdict != "ok":
+                self._attempt_failed(target, verdict, head.status)
                 return
-            meter.whole(body)
-            counts, estimated = meter.settle(exchange.body, len(exchange.body))
+            counts, estimated = meter.settle(exchange.body)
         else:
             if head.status >= 400:
                 body = wrap_error(exchange.protocol, head.status, body, exchange.id)
             counts, estimated = NOTHING, False
-        secret = target.upstream.secret
-        if secret and secret in body:
-            body = strike(body, secret)
+        body = strike(body, target.upstream.secret)
         lines = self._lines(head, target, head.status >= 400)
         target.cooldown.succeeded()
         self._record("ok", head.status)
@@ -359,7 +354,7 @@ class Forwarding:
             connection.drop()
             self.short_whole(b"")
             return
-        if head.status < 300 and begun.lstrip()[:1] not in (b"{", b"["):
+        if head.status < 300 and not begins_object(begun):
             connection.drop()
             self._unwatch()
             self._attempt_failed(target, "not_json", head.status)
@@ -483,7 +478,7 @@ class Forwarding:
             endpoint, scan = exchange.endpoint, exchange.scan
             assert endpoint is not None and scan is not None
             meter = Meter(endpoint.kind, scan.stream)
-        return meter.settle(exchange.body, len(exchange.body))
+        return meter.settle(exchange.body)
 
     def _metered_at_last(self) -> tuple[TokenCounts, bool]:
         """The same for an exchange that must end now, even if it is the meter that has failed."""

@@ -18,13 +18,14 @@ from typing import Protocol
 
 from twisted.python.failure import Failure
 
+from omnigate.dialects.answer import MAX_HELD_BYTES
 from omnigate.protocols.response import Response
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
 from omnigate.wire.head import ResponseHead
 
-#: An answer that is no event stream and at most this long is sent whole (seed: 64 KiB).
-SHORT_BYTES = 65536
+#: An answer that is no event stream and at most this long is sent whole.
+SHORT_BYTES = MAX_HELD_BYTES
 
 
 class Passage(Protocol):

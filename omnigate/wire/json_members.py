@@ -9,6 +9,8 @@ from omnigate.wire.json_walk import JsonWalk, KeyHit
 #: How deep an upstream's JSON may nest.
 MAX_ANSWER_DEPTH = 128
 
+# Blanks, and the bytes of the byte order mark that some servers put first.
+_BEFORE_OBJECT = b" \t\r\n\xef\xbb\xbf"
 # Above so many quotes, seven searches are quicker than one pattern that stops at each.
 _MANY_QUOTES = 1_000_000
 _PART_TYPES = (
@@ -68,7 +70,7 @@ class MemberReader:
     def __init__(self, names: tuple[bytes, ...], max_value_bytes: int) -> None:
         self._walk = JsonWalk(names, MAX_ANSWER_DEPTH, 1 << 40, 1 << 40, 1 << 40)
         self._max_value_bytes = max_value_bytes
-        self._begun = False  # something other than blanks has come
+        self._begun = False  # something other than what may stand before it has come
         self._offset = 0
         self._name = b""  # of the value being taken
         self._taken: _ValueText | None = None
@@ -80,9 +82,11 @@ class MemberReader:
         if self.broken:
             return
         if not self._begun:
-            first = data.lstrip(b" \t\r\n")[:1]
-            self._begun = first != b""
-            if first not in (b"{", b""):
+            data = data.lstrip(_BEFORE_OBJECT)
+            if not data:
+                return
+            self._begun = True
+            if data[:1] != b"{":
                 self.broken = True
                 return
         hits = self._walk.feed(data)

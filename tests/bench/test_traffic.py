@@ -77,7 +77,7 @@ class AnswerTests(SynchronousTestCase):
         passage = StreamPassage("chat", meter, True, b"")
         out = passage.feed(traffic.burst_payload(with_usage=True)) + passage.end()
         self.assertEqual(out, traffic.burst_payload(with_usage=False))
-        counts, estimated = meter.settle(b"", 0)
+        counts, estimated = meter.settle(b"")
         tokens = traffic.tokens_of("burst", 0)
         self.assertEqual(
             (counts.input_tokens, counts.output_tokens), (tokens.prompt, tokens.completion)

@@ -7,16 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.answer import MAX_HELD_BYTES, judge_answer, wrap_error
+from omnigate.dialects.answer import begins_object, read_answer, wrap_error
 from omnigate.dialects.endpoints import ENDPOINTS
 
 KINDS = [endpoint.kind for endpoint in ENDPOINTS.values()]
-JSON = b"application/json"
 CHAT = b'{"id":"c","object":"chat.completion","choices":[{"message":{"content":"hi"}}]}'
 
 
-def judge(body: bytes, kind: str = "chat", status: int = 200, **more: Any) -> str:
-    return judge_answer(kind, status, JSON, body, **more)
+def judge(body: bytes, kind: str = "chat") -> str:
+    return read_answer(kind, body)[0]
 
 
 class JudgeTests(SynchronousTestCase):
@@ -78,28 +77,29 @@ class JudgeTests(SynchronousTestCase):
         """Where there is an answer, an error beside it is passed on with it."""
         self.assertEqual("ok", judge(b'{"error":{"message":"late"},"choices":[{}]}'))
 
-    def test_other_statuses(self) -> None:
-        """Where the status tells, the body is not asked."""
-        for status in (301, 400, 404, 500):
-            self.assertEqual("ok", judge(b"<html>", status=status))
-
-    def test_stream(self) -> None:
-        """An event stream is not judged as a whole."""
-        verdict = judge_answer("chat", 200, b"Text/Event-Stream; charset=utf-8", b"data: x")
-        self.assertEqual("ok", verdict)
-
     def test_beginning(self) -> None:
         """Of a long answer only the beginning is known when it is judged."""
-        self.assertEqual("ok", judge(CHAT[:20], complete=False))
-        self.assertEqual("not_json", judge(b"<html>", complete=False))
-        self.assertEqual("ok", judge(b'{"x":"' + b"y" * MAX_HELD_BYTES))
+        for body in (CHAT[:20], b" \r\n{", b"\xef\xbb\xbf{"):
+            self.assertTrue(begins_object(body), body)
+        for body in (b"<html>", b"", b" " * 99, b"[{}]", b'"{'):
+            self.assertFalse(begins_object(body), body)
+
+    def test_usage(self) -> None:
+        """An answer's usage comes with the verdict; what is no answer has none."""
+        usage = b'"usage":{"prompt_tokens":7,"completion_tokens":3}'
+        for body in (CHAT[:-1] + b"," + usage + b"}", b'{"x":NaN,' + usage + b"}"):
+            verdict, found = read_answer("chat", body)
+            self.assertEqual("ok", verdict)
+            assert found is not None
+            self.assertEqual((7, 3), (found.prompt_tokens, found.completion_tokens))
+        self.assertEqual(
+            ("error_envelope", None), read_answer("chat", b'{"error":"no",' + usage + b"}")
+        )
 
     def test_depth(self) -> None:
         """A tree of any depth is judged without harm."""
-        deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
-        self.assertEqual("ok", judge(deep))
-        deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
-        self.assertEqual("not_json", judge(deep))
+        for depth in (5000, 20_000):
+            self.assertEqual("not_json", judge(b'{"a":' * depth + b"1" + b"}" * depth))
         self.assertEqual("ok", judge(b'{"a":' * 128 + b"9" * 5000 + b"}" * 128))
 
     @given(st.binary(max_size=60) | st.from_regex(rb"\{[\"a-z:,\[\]{}0-9]*\}", fullmatch=True))

@@ -97,7 +97,7 @@ class PassingTests(SynchronousTestCase):
         stream = Stream()
         self.assertEqual(chunk() * 2, stream.run(chunk(), chunk()))
         self.assertFalse(stream.passage.finished)
-        self.assertEqual((TokenCounts(10, 0, 0, 2), True), stream.meter.settle(b"", 40))
+        self.assertEqual((TokenCounts(10, 0, 0, 2), True), stream.meter.settle(b"x" * 40))
 
     def test_line_ends(self) -> None:
         """Streams with other line ends, or without the space, are read and pass as they are."""

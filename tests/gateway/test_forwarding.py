@@ -55,6 +55,7 @@ FAILURES: tuple[tuple[str, bytes], ...] = (
     ("not_json", reply(b"<html>sign in</html>")),
     ("not_json", reply(b"")),
     ("not_json", reply(b"<html>" + b"x" * 70_000)),
+    ("not_json", reply(b"[" + b"1," * 40_000 + b"1]")),
     ("not_json", b"HTTP/1.1 204 None\r\n\r\n"),
     ("error_envelope", reply(ERROR)),
     ("empty_stream", STREAM_HEAD + END),

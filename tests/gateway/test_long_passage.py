@@ -42,5 +42,5 @@ class LongPassageTests(SynchronousTestCase):
         body = b'{"x":"' + b"y" * 5000 + b'","usage":{"prompt_tokens":9,"completion_tokens":3}}'
         for start in range(0, len(body), 100):
             passage.feed(body[start : start + 100])
-        counts, estimated = meter.settle(b"", 0)
+        counts, estimated = meter.settle(b"")
         self.assertEqual((9, 3, False), (counts.input_tokens, counts.output_tokens, estimated))

@@ -59,6 +59,21 @@ class SilenceTests(SynchronousTestCase):
         self.assertEqual(200, self.client.answer.status)
 
 
+class ByteOrderMarkTests(SynchronousTestCase):
+    def test_long_and_short(self) -> None:
+        """An answer behind a byte order mark is passed on and billed, however long it is."""
+        for size in (10, 80_000):
+            plane = MemoryDataPlane()
+            client = plane.client()
+            client.send(request(CHAT))
+            body = b"\xef\xbb\xbf" + ANSWER.replace(b"Hello", b"y" * size)
+            plane.last.answer(reply(body))
+            self.assertEqual((200, body), (client.answer.status, client.answer.body))
+            [event] = plane.events
+            self.assertEqual((9, 3), (event.input_tokens, event.output_tokens), size)
+            self.assertFalse(event.estimated)
+
+
 class OrderTests(SynchronousTestCase):
     def test_event_before_the_answer(self) -> None:
         """Nobody holds an answer whose usage is not yet in the spool."""

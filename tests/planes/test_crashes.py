@@ -177,7 +177,7 @@ class CrashTests(SynchronousTestCase):
         """A part that fails at the answer makes a 500 as long as nothing was sent."""
         for owner, name, scene in (
             (forwarding, "judge_status", WHOLE),
-            (forwarding, "judge_answer", WHOLE),
+            (forwarding, "begins_object", LONG),
             (Meter, "whole", WHOLE),
             (Meter, "settle", WHOLE),
             (forwarding, "answer_lines", WHOLE),
