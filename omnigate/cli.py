@@ -14,11 +14,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from omnigate.admin_client import DEFAULT_URL, AdminClient, AdminError, client_from
-from omnigate.config.schema import ConfigError, load_config
+from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.text import one_line
-
-# Much larger than a config with every table at its bound.
-MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 _EXAMPLES = """\
 examples:

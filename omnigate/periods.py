@@ -34,21 +34,6 @@ def utc_month(ts_ms: int) -> str:
     return _day_name(ts_ms // DAY_MS)[:7]
 
 
-def period_key(period: str, ts_ms: int) -> str:
-    """Return the name under which spend at an instant is kept.
-
-    :param period: ``daily``, ``monthly`` or ``total``.
-    :raises ValueError: it is none of them.
-    """
-    if period == MONTHLY:
-        return utc_month(ts_ms)
-    if period == DAILY:
-        return utc_day(ts_ms)
-    if period == TOTAL:
-        return TOTAL
-    raise ValueError(f"no such period: {period!r}; there are {', '.join(PERIODS)}")
-
-
 def next_turn(period: str, now_ms: int) -> int | None:
     """Return the instant at which the period of ``now_ms`` ends and the next one begins.
 

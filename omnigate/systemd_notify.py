@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
-RELOADING = "RELOADING=1"
 WATCHDOG = "WATCHDOG=1"
 
 _MICROSECONDS = 1_000_000

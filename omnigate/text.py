@@ -1,12 +1,10 @@
-"""Text from outside made safe: one line of valid UTF-8, and without secrets.
+"""Text from outside made safe: one line of valid UTF-8.
 
 Whatever a client or a provider wrote may end up in a log line, an error message or a file of
-records. :func:`one_line` keeps it from breaking the line, the terminal or the encoding;
-:func:`redact` takes credentials out of it.
+records. :func:`one_line` keeps it from breaking the line, the terminal or the encoding.
 """
 
 import re
-from collections.abc import Iterable
 
 # C0, DEL and C1 controls; the line and paragraph separators; the marks that turn the reading
 # direction round, with which a log line can be made to read as another one.
@@ -21,20 +19,6 @@ REDACTED = "[redacted]"
 # Shorter strings are words of the language as likely as secrets; taking out every "on" or "key"
 # would make a message useless and hide nothing. Real credentials are checked to be 16 or more.
 MIN_SECRET_CHARS = 6
-
-# How known credentials begin. What follows the prefix is taken out, the prefix stays, since it
-# tells the reader which credential it was. Alternatives are ordered from long to short.
-_KNOWN_SECRETS = re.compile(
-    r"""
-    (?P<prefix>
-        \b(?:sk-ant-|sk-proj-|sk-or-v1-|sk-|ogk_|xai-|gsk_|hf_|r8_|fal_|AIza|AKIA|whsec_|ghp_)
-      | \b(?i:bearer|basic)[ ]{1,8}
-      | \b(?i:x-api-key|api-key|x-goog-api-key|x-omnigate-internal)["']?[ ]*[:=][ ]*["']?
-    )
-    [A-Za-z0-9_\-.~+/=]{6,}
-    """,
-    re.VERBOSE,
-)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -81,23 +65,3 @@ def one_line(value: str | bytes, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 1] + ELLIPSIS
-
-
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` without credentials.
-
-    :param secrets: exact values to take out wherever they stand; the longest first, so that a
-        secret which begins with another one leaves no rest. Values shorter than
-        :data:`MIN_SECRET_CHARS` are passed over.
-
-    Anything that looks like a credential of a known make (``sk-…``, ``ogk_…``, ``Bearer …``,
-    ``x-api-key: …``) is taken out as well; its prefix stays.
-    """
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= MIN_SECRET_CHARS:
-            text = text.replace(secret, REDACTED)
-    return _KNOWN_SECRETS.sub(_keep_prefix, text)
-
-
-def _keep_prefix(match: re.Match[str]) -> str:
-    return match.group("prefix") + REDACTED

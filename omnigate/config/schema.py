@@ -20,6 +20,7 @@ from omnigate.config import values
 from omnigate.config.agreement import disagreements
 from omnigate.config.structure import Array, Fault, Structure, Value
 from omnigate.money import parse_usd
+from omnigate.periods import PERIODS
 
 #: Ten thousand keys with all their settings are about 2 MiB of text.
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
@@ -66,9 +67,7 @@ class KeyConfig:
     ) = None
     max_concurrent: Annotated[int, Value(values.whole(0, values.MAX_CONCURRENT))] = 0
     budget_usd: Annotated[Decimal, Value(values.budget)] | None = None
-    budget_period: Annotated[BudgetPeriod, Value(values.one_of("daily", "monthly", "total"))] = (
-        "total"
-    )
+    budget_period: Annotated[BudgetPeriod, Value(values.one_of(*PERIODS))] = "total"
 
     @property
     def budget_nano(self) -> int | None:

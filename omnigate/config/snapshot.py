@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
@@ -30,8 +29,6 @@ from omnigate.config.schema import (
 
 #: Ten thousand keys with long model lists are about 4 MiB; eight times that is no snapshot of ours.
 MAX_SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
-
-_VERSION_AT_FRONT = re.compile(rb'\{"version":"([0-9a-f]{64})"')
 
 Row = TypeVar("Row")
 
@@ -172,15 +169,6 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return the snapshot as one JSON object, ``version`` first."""
     members = {"version": snapshot.version}
     return msgspec.json.encode(members | attrs.asdict(snapshot, recurse=False))
-
-
-def peek_version(data: bytes) -> str | None:
-    """Return the version an encoded snapshot claims, without decoding it, or None.
-
-    For the poll: an answer whose version is in force already needs no more work.
-    """
-    found = _VERSION_AT_FRONT.match(data)
-    return found[1].decode("ascii") if found else None
 
 
 def decode_snapshot(data: bytes) -> Snapshot:

@@ -29,6 +29,7 @@ from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
 from omnigate.files import WriterBusyError, WriterStoppedError, replace_file
 from omnigate.money import parse_usd, usd
+from omnigate.periods import PERIODS
 
 FILE_VERSION: Final = 1
 
@@ -101,7 +102,7 @@ FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "models": ("models", _models),
     "max_concurrent": ("max_concurrent", values.whole(0, values.MAX_CONCURRENT)),
     "budget_usd": ("budget_nano", _budget),
-    "budget_period": ("budget_period", values.one_of("daily", "monthly", "total")),
+    "budget_period": ("budget_period", values.one_of(*PERIODS)),
 }
 
 _ROW_FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
@@ -314,7 +315,7 @@ def file_key(resolved: ResolvedKey) -> GatewayKey:
         rpm=config.rpm,
         models=config.models,
         max_concurrent=config.max_concurrent,
-        budget_nano=None if config.budget_usd is None else parse_usd(config.budget_usd),
+        budget_nano=config.budget_nano,
         budget_period=config.budget_period,
     )
 

@@ -20,7 +20,6 @@ class Endpoint:
     :ivar metered: whether the provider bills tokens for it; what is not metered is not rate
         limited either.
     :ivar upstream_path: what follows the ``/v1`` in which an upstream's base address ends.
-    :ivar may_stream: whether ``"stream": true`` means anything there.
     """
 
     path: str
@@ -28,13 +27,10 @@ class Endpoint:
     kind: str
     metered: bool
     upstream_path: str
-    may_stream: bool
 
 
-def _endpoint(
-    protocol: str, kind: str, upstream_path: str, *, metered: bool = True, may_stream: bool = True
-) -> Endpoint:
-    return Endpoint("/v1" + upstream_path, protocol, kind, metered, upstream_path, may_stream)
+def _endpoint(protocol: str, kind: str, upstream_path: str, *, metered: bool = True) -> Endpoint:
+    return Endpoint("/v1" + upstream_path, protocol, kind, metered, upstream_path)
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -43,11 +39,9 @@ ENDPOINTS: dict[str, Endpoint] = {
         _endpoint(OPENAI, "chat", "/chat/completions"),
         _endpoint(OPENAI, "completions", "/completions"),
         _endpoint(OPENAI, "responses", "/responses"),
-        _endpoint(OPENAI, "embeddings", "/embeddings", may_stream=False),
+        _endpoint(OPENAI, "embeddings", "/embeddings"),
         _endpoint(ANTHROPIC, "messages", "/messages"),
-        _endpoint(
-            ANTHROPIC, "count_tokens", "/messages/count_tokens", metered=False, may_stream=False
-        ),
+        _endpoint(ANTHROPIC, "count_tokens", "/messages/count_tokens", metered=False),
     )
 }
 """Every model endpoint by its path."""

@@ -38,7 +38,6 @@ class ConfigPull:
     """The task that keeps the data plane's view of the configuration fresh.
 
     :ivar version: of the snapshot in force; None before there is one.
-    :ivar last_success: when the control plane last gave a snapshot, by the clock.
     :ivar failures: polls without a usable answer since the start.
     """
 
@@ -72,7 +71,6 @@ class ConfigPull:
         self._stopped = True
         self._pending: Deferred[None] | None = None
         self._next: IDelayedCall | None = None
-        self.last_success: float | None = None
         self.failures = 0
 
     @property
@@ -175,7 +173,6 @@ class ConfigPull:
             except SnapshotError as error:
                 self._failed(f"the control plane's snapshot is not usable: {error}")
                 return
-        self.last_success = self._clock.seconds()
         self._outage.ended()
 
     def _failed(self, reason: str) -> None:

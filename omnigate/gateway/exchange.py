@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint
-from omnigate.errors import GatewayError, envelope
+from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
 from omnigate.gateway.access_log import AccessLine, time_text
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 #: Bodies up to this size are scanned at once when they are complete; larger ones as they arrive.
 ONE_SHOT_BYTES = 65536
-#: The longest ``retry-after`` of our own, in seconds.
-MAX_RETRY_AFTER_SECONDS = 60
 #: Characters of a client's text that a message or a log line repeats.
 _QUOTED_CHARS = 100
 
@@ -208,7 +206,7 @@ class Exchange:
                 raise GatewayError(
                     "rate_limit_exceeded",
                     f"this key may send {key.rpm} requests a minute; wait and try again",
-                    retry_after=min(ceil(wait), MAX_RETRY_AFTER_SECONDS),
+                    retry_after=min(ceil(wait), MAX_OWN_RETRY_AFTER),
                 )
 
     def authenticate(self) -> Key:

@@ -23,8 +23,6 @@ class Ranked(Protocol):
 
 T = TypeVar("T", bound=Ranked)
 
-STRATEGIES = ("failover", "round_robin", "weighted")
-
 
 def order(strategy: str, targets: Sequence[T], turn: int, now: float, rng: Rng) -> list[T]:
     """The targets in the order to try them.

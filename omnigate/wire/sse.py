@@ -209,28 +209,8 @@ def _has_many_lines(event: bytes) -> bool:
     return False
 
 
-def event_name(event: bytes) -> bytes | None:
-    """Return an event's name: the value of its last ``event`` field, None without one."""
-    name = None
-    for line in event.splitlines():
-        if line.startswith(b"event:"):
-            name = line[7:] if line[6:7] == b" " else line[6:]
-        elif line == b"event":
-            name = b""
-    return name
-
-
 def is_comment(event: bytes) -> bool:
     """Tell whether an event is made of comment lines only (a keep-alive)."""
     if event[:1] != b":":
         return False
     return all(line[:1] in (b":", b"") for line in event.splitlines())
-
-
-def format_event(data: bytes, name: bytes | None = None) -> bytes:
-    """Write an event; line ends inside the data become several data lines."""
-    lines = data.splitlines() if b"\n" in data or b"\r" in data else [data]
-    text = b"".join([b"data: %b\n" % line for line in lines])
-    if name is not None:
-        return b"event: %b\n%b\n" % (name, text)
-    return text + b"\n"

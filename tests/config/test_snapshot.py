@@ -16,7 +16,6 @@ from omnigate.config.snapshot import (
     build_snapshot,
     decode_snapshot,
     encode_snapshot,
-    peek_version,
 )
 
 CONFIG = Config(
@@ -108,12 +107,6 @@ class CodecTests(SynchronousTestCase):
         self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)
         empty = build_snapshot(Config(), [])
         self.assertEqual(decode_snapshot(encode_snapshot(empty)), empty)
-
-    def test_the_version_can_be_read_without_decoding(self) -> None:
-        snapshot = build_snapshot(CONFIG, KEYS)
-        self.assertEqual(peek_version(encode_snapshot(snapshot)), snapshot.version)
-        self.assertIsNone(peek_version(b'{"keys":[]}'))
-        self.assertIsNone(peek_version(b""))
 
     def assert_refused(self, data: bytes, part: str) -> None:
         with self.assertRaises(SnapshotError) as caught:

@@ -30,8 +30,3 @@ class EndpointsTests(SynchronousTestCase):
         """Only the counting of tokens costs nothing."""
         unmetered = [point.kind for point in ENDPOINTS.values() if not point.metered]
         self.assertEqual(["count_tokens"], unmetered)
-
-    def test_streams(self) -> None:
-        """Vectors and token counts do not come as streams."""
-        whole = [point.kind for point in ENDPOINTS.values() if not point.may_stream]
-        self.assertEqual(["embeddings", "count_tokens"], whole)

@@ -8,8 +8,6 @@ from omnigate.wire.sse import (
     EventSplitter,
     EventTooLarge,
     event_data,
-    event_name,
-    format_event,
     is_comment,
 )
 from tests.wire.cuts import cut, every_cut, places
@@ -25,6 +23,11 @@ def split(pieces: list[bytes], bound: int = 1 << 20) -> tuple[list[bytes], bytes
     except EventTooLarge as error:
         return events + error.events, b"", True
     return events, splitter.pending, False
+
+
+def written(text: bytes) -> bytes:
+    """An event with a line of data for each line of the text."""
+    return b"".join([b"data: %b\n" % line for line in text.splitlines() or [b""]]) + b"\n"
 
 
 class EventSplitterTests(SynchronousTestCase):
@@ -113,8 +116,8 @@ class EventSplitterTests(SynchronousTestCase):
     @settings(max_examples=100, deadline=None)
     @given(st.lists(st.binary(max_size=50), max_size=10), places())
     def test_written_events_are_read_back(self, texts: list[bytes], where: list[int]) -> None:
-        """What format_event wrote, a splitter and event_data read; line ends become LF."""
-        stream = b"".join(map(format_event, texts))
+        """What was written as an event, a splitter and event_data read; line ends become LF."""
+        stream = b"".join(map(written, texts))
         events, pending, _ = split(cut(stream, where))
         self.assertEqual(pending, b"")
         self.assertEqual(
@@ -155,17 +158,6 @@ class EventTests(SynchronousTestCase):
                 self.assertIsNone(event_data((line + end) * 100_000 + end), (line, end))
         self.assertEqual(event_data(b"data:\n" * 1000 + b"\n"), b"\n" * 999)
 
-    def test_name(self) -> None:
-        """The last event field names the event."""
-        for event, name in (
-            (b"event: a\ndata: b\n\n", b"a"),
-            (b"event:a\r\ndata: b\r\n\r\n", b"a"),
-            (b"event: a\nevent: b\n\n", b"b"),
-            (b"event\n\n", b""),
-            (b"data: event: a\n\n", None),
-        ):
-            self.assertEqual(event_name(event), name, event)
-
     def test_comment(self) -> None:
         """An event of comment lines only is a comment."""
         for event, comment in (
@@ -177,8 +169,3 @@ class EventTests(SynchronousTestCase):
             (b"id: 1\n\n", False),
         ):
             self.assertEqual(is_comment(event), comment, event)
-
-    def test_written(self) -> None:
-        """Events are written with their name first and a line for each line of data."""
-        self.assertEqual(format_event(b"a"), b"data: a\n\n")
-        self.assertEqual(format_event(b"a\nb", b"x"), b"event: x\ndata: a\ndata: b\n\n")
