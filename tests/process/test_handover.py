@@ -46,6 +46,7 @@ class HandoverTests(SynchronousTestCase):
         folder = tempfile.TemporaryDirectory(prefix="omnigate-test-units-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+        self.heard: dict[socket.socket, set[bytes]] = {}
         (self.folder / "omnigate.toml").write_text(CONFIG)
         for plane, secrets in {
             "control": {"omnigate_internal_token": "i" * 20, "omnigate_admin_token": "a" * 20},
@@ -103,9 +104,10 @@ class HandoverTests(SynchronousTestCase):
             self.assertEqual(start.split()[1:], twistd(f"omnigate-{plane}")[3:])
 
     def told(self, listener: socket.socket, word: bytes) -> None:
-        """Wait until a plane has said a word."""
-        while word not in listener.recv(4096).split(b"\n"):
-            pass
+        """Wait until a plane has said a word, in whatever order it says them."""
+        heard = self.heard.setdefault(listener, set())
+        while word not in heard:
+            heard.update(listener.recv(4096).split(b"\n"))
 
     def test_sockets_credentials_and_readiness(self) -> None:
         """The data plane takes the named socket; both say READY and STOPPING, and end with 0."""
