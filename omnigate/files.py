@@ -5,7 +5,7 @@ may be lost or half there after a crash; a rename within one folder is there who
 and for good only once the folder is synced; a sync that failed has lost what it was for.
 
 * Records are lines. A line is there when its line end is: a *torn* tail is what a crash leaves,
-  and is cut off before anything is appended (:func:`complete_length`, :func:`cut_file`).
+  and is cut off before anything is appended (:func:`read_lines`, :meth:`AppendFile.cut`).
 * A file is replaced by building it under a temporary name, syncing it, renaming it and syncing
   the folder (:func:`replace_file`). Leftovers are removed at a start (:func:`sweep_temporaries`).
 * A sync may take milliseconds or, on a sick disk, seconds. It is never done on the reactor's
@@ -216,44 +216,6 @@ def sweep_temporaries(folder: str, name: str) -> list[str]:
                 os.unlink(os.path.join(folder, entry))
                 removed.append(entry)
     return removed
-
-
-def cut_file(path: str, length: int) -> None:
-    """Shorten a file to ``length`` bytes and sync it.
-
-    :raises ValueError: it is shorter than that; cutting must not fill it with zeros.
-    :raises OSError: the disk refused.
-    """
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(fd).st_size
-        if length > size:
-            raise ValueError(f"{path} has {size} bytes; it cannot be cut to {length}")
-        os.ftruncate(fd, length)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def complete_length(path: str) -> int:
-    """Return how many bytes of a file are whole lines; 0 where there is no file.
-
-    What stands behind them is a torn tail. It is looked for from the end, piece by piece.
-    """
-    try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the with below
-    except FileNotFoundError:
-        return 0
-    with file:
-        end = os.fstat(file.fileno()).st_size
-        while end > 0:
-            start = max(0, end - READ_BYTES)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end = start
-    return 0
 
 
 def read_lines(

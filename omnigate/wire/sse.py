@@ -1,4 +1,4 @@
-"""Event streams (``text/event-stream``): cut the bytes into events, read and write them.
+"""Event streams (``text/event-stream``): cut the bytes into events and read them.
 
 The grammar is the one of the HTML standard, 9.2: lines end with LF, CR or CR LF,
 and a blank line ends an event. However the network cuts the bytes, the same
