@@ -24,7 +24,8 @@ from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.spool import Spool, SpoolInUseError
-from omnigate.protocols.connector import AddressError, connect, parse_address
+from omnigate.protocols.addresses import AddressError, parse_address
+from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings, SettingsError, read_data_settings

@@ -26,7 +26,7 @@ from zope.interface import implementer
 
 from omnigate import __version__
 from omnigate.config.snapshot import MAX_SNAPSHOT_BYTES
-from omnigate.protocols.connector import parse_address
+from omnigate.protocols.addresses import parse_address
 from omnigate.text import one_line
 
 CONFIG_PATH = "/internal/config"

@@ -27,7 +27,7 @@ from omnigate.gateway.tables import (
 from omnigate.gateway.tables import (
     Target as RouteTarget,
 )
-from omnigate.protocols.connector import UpstreamAddress
+from omnigate.protocols.addresses import UpstreamAddress
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog

@@ -30,8 +30,8 @@ from omnigate.gateway.outage import Outage, told_connect
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.spool import Spool
 from omnigate.gateway.tables import Upstream
+from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientFactory
-from omnigate.protocols.connector import parse_address
 from omnigate.protocols.pool import Connect, UpstreamPool
 from omnigate.protocols.response import status_line
 from omnigate.settings import DataSettings

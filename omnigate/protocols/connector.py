@@ -1,23 +1,19 @@
 """Opens connections to upstreams: plain, verified TLS, and through a CONNECT proxy.
 
-An :class:`UpstreamAddress` says where an upstream is and whom to trust about it;
-:func:`connect` turns one into a connected protocol. With TLS the Deferred fires after the
-handshake, not after the TCP connection, so that a certificate nobody trusts is a connection
-that failed and not one that was lost.
+:func:`connect` turns an address (:mod:`omnigate.protocols.addresses`) into a connected protocol.
+With TLS the Deferred fires after the handshake, not after the TCP connection, so that a
+certificate nobody trusts is a connection that failed and not one that was lost.
 
 Certificates are verified with the platform's authorities or those of ``ca_file``, and must be
 made out to the host (RFC 9525), be it a name or an IP address. There is no switch that turns
 this off.
 """
 
-import base64
 import functools
 import re
 from collections.abc import Callable
 from typing import Any, Never
-from urllib.parse import unquote_to_bytes, urlsplit
 
-import attrs
 from OpenSSL.crypto import Error as CertificateError
 from OpenSSL.SSL import Error as TLSError
 from service_identity import VerificationError
@@ -56,6 +52,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from omnigate.protocols.addresses import UpstreamAddress, authority
 from omnigate.text import one_line
 
 #: What a proxy may say before its empty line. Real ones say under 1 KiB; the same bound as for
@@ -72,14 +69,8 @@ MAX_CA_FILE_BYTES = 4 * 1024 * 1024
 #: changed leaves its old context behind until it is pushed out.
 _KEPT_CONTEXTS = 256
 
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})\Z")
-_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)*\Z")
 _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\\s]+-----END CERTIFICATE-----")
 _PROXY_STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
-
-
-class AddressError(ValueError):
-    """An address that cannot be used; the message says which part and why."""
 
 
 class UpstreamConnectError(Exception):
@@ -97,128 +88,6 @@ class UpstreamConnectError(Exception):
 
 class _StageError(Exception):
     """Something of ours on the way to a connection went wrong; the message says what."""
-
-
-@attrs.frozen
-class ProxyAddress:
-    """An HTTP proxy that is asked to CONNECT; ``authorization`` is the header's value."""
-
-    host: str
-    port: int
-    authorization: bytes | None = attrs.field(default=None, repr=False)
-
-
-@attrs.frozen
-class UpstreamAddress:
-    """Where an upstream is, how it is reached and whom to trust about it.
-
-    ``host`` is a name in ASCII or an IP address without brackets; ``base_path`` is empty or
-    starts with a slash and does not end in one.
-    """
-
-    scheme: str
-    host: str
-    port: int
-    base_path: str = ""
-    proxy: ProxyAddress | None = None
-    ca_file: str | None = None
-
-    @property
-    def secure(self) -> bool:
-        """Whether TLS is spoken."""
-        return self.scheme == "https"
-
-    @property
-    def authority(self) -> bytes:
-        """The value of the ``host`` header (RFC 9110 §7.2): the default port is left out."""
-        standard = 443 if self.secure else 80
-        if self.port == standard:
-            return _bracketed(self.host).encode("ascii")
-        return _authority(self.host, self.port)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _authority(host: str, port: int) -> bytes:
-    return f"{_bracketed(host)}:{port}".encode("ascii")
-
-
-def _split_url(url: str, what: str) -> tuple[str, str, int | None, str, str | None]:
-    """Take a URL apart.
-
-    :return: scheme, host, port, path and userinfo.
-    :raises AddressError: for anything but plain ASCII, a host, a port in range and a path.
-    """
-    if not url.isascii() or any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
-        raise AddressError(
-            f"{what} holds characters that are not plain ASCII; write an international host name"
-            " in its xn-- form"
-        )
-    if "?" in url or "#" in url:
-        raise AddressError(f"{what} must hold no query and no fragment")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise AddressError(f"{what} is no URL with a port from 1 to 65535") from None
-    if port == 0:
-        raise AddressError(f"{what}: the port must be from 1 to 65535")
-    host = (parts.hostname or "").rstrip(".")
-    if not (isIPAddress(host) or isIPv6Address(host) or _HOST.match(host)):
-        raise AddressError(f"{what} names no usable host")
-    userinfo = parts.netloc.rpartition("@")[0] if "@" in parts.netloc else None
-    return parts.scheme.lower(), host, port, parts.path, userinfo
-
-
-def parse_proxy(url: str) -> ProxyAddress:
-    """Read ``http://[user:password@]host[:port]``; the port is 80 where none is given.
-
-    :raises AddressError: saying what is wrong; the message never holds the credentials.
-    """
-    scheme, host, port, path, userinfo = _split_url(url, "the proxy's address")
-    if scheme != "http":
-        raise AddressError(
-            "the proxy's address must start with http:// (TLS to a proxy is not spoken)"
-        )
-    if path not in ("", "/"):
-        raise AddressError("the proxy's address must hold no path")
-    authorization = None
-    if userinfo is not None:
-        # RFC 7617: the colon parts the two, so a name cannot hold one; both may hold escapes.
-        user, _, password = userinfo.partition(":")
-        plain = unquote_to_bytes(user) + b":" + unquote_to_bytes(password)
-        authorization = b"Basic " + base64.b64encode(plain)
-    return ProxyAddress(host, 80 if port is None else port, authorization)
-
-
-def parse_address(
-    base_url: str, proxy: str | None = None, ca_file: str | None = None
-) -> UpstreamAddress:
-    """Read the address of an upstream.
-
-    :param base_url: ``http`` or ``https``, a host, perhaps a port and a path; a slash at its
-        end is dropped.
-    :param proxy: the URL of a proxy, see :func:`parse_proxy`.
-    :param ca_file: path of a PEM file with the authorities to trust instead of the platform's.
-    :raises AddressError: saying what is wrong; the message never holds credentials.
-    """
-    scheme, host, port, path, userinfo = _split_url(base_url, "the address")
-    if scheme not in ("http", "https"):
-        raise AddressError("the address must start with http:// or https://")
-    if userinfo is not None:
-        raise AddressError(
-            "the address must hold no credentials; name their variable in api_key_env"
-        )
-    path = path.rstrip("/")
-    if not _PATH.match(path) or any(part in (".", "..") for part in path.split("/")):
-        raise AddressError("the address holds a path that is not plain")
-    if port is None:
-        port = 443 if scheme == "https" else 80
-    return UpstreamAddress(
-        scheme, host, port, path, parse_proxy(proxy) if proxy else None, ca_file or None
-    )
 
 
 def _trusted(ca_file: str) -> Any:
@@ -316,14 +185,11 @@ class _Tunnel(_Stage):
         super().__init__()
         self._head = bytearray()
 
-    def ask(self, address: UpstreamAddress, proxy: ProxyAddress) -> None:
+    def ask(self, address: UpstreamAddress) -> None:
         """Write the CONNECT request (RFC 9110 §9.3.6); ``done`` tells of the answer."""
-        target = _authority(address.host, address.port)
-        head = [b"CONNECT " + target + b" HTTP/1.1", b"Host: " + target]
-        if proxy.authorization is not None:
-            head.append(b"Proxy-Authorization: " + proxy.authorization)
+        target = authority(address.host, address.port)
         assert self.transport is not None
-        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n")
+        self.transport.write(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (target, target))
 
     def dataReceived(self, data: bytes) -> None:
         """Collect the proxy's answer; afterwards pass bytes on."""
@@ -346,7 +212,7 @@ class _Tunnel(_Stage):
             line = bytes(self._head[: self._head.find(b"\r\n")])
             fault = f'refused: "{one_line(line, _SHOWN_CHARS)}"'
             if status[1] == b"407":
-                fault += "; its address must hold user and password"
+                fault += "; credentials are not sent to proxies: let this machine in without"
         elif len(self._head) > end + 4:
             # Nobody speaks before us: neither TLS nor HTTP/1.1 lets a server begin.
             fault = "sent bytes into the tunnel before anything was asked"
@@ -443,7 +309,7 @@ async def _open(
     assert isinstance(tunnel, _Tunnel)
     try:
         if proxy is not None:
-            tunnel.ask(address, proxy)
+            tunnel.ask(address)
             await tunnel.done
         if options is not None:
             return await _secure(reactor, tunnel, options, make)
@@ -460,9 +326,9 @@ def _explained(
     error: Exception, address: UpstreamAddress, timeout_seconds: float
 ) -> UpstreamConnectError:
     """Find the words for a failure of any layer."""
-    where = _authority(address.host, address.port).decode("ascii")
+    where = authority(address.host, address.port).decode("ascii")
     if address.proxy is not None:
-        where += f" through the proxy {_authority(address.proxy.host, address.proxy.port).decode()}"
+        where += f" through the proxy {authority(address.proxy.host, address.proxy.port).decode()}"
     outcome = "connect_error"
     if isinstance(error, _StageError):
         why = str(error)

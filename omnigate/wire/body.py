@@ -1,4 +1,4 @@
-"""Readers of framed bodies, and the writer of chunks (RFC 9112, 6 and 7).
+"""Readers of framed bodies (RFC 9112, 6 and 7).
 
 A reader is fed what a read of the socket gave and returns the payload bytes in
 it, joined: no call and no object per chunk leaves it. Where the framing is not
@@ -263,10 +263,3 @@ def reader_for(head: ResponseHead) -> BodyReader:
     if head.framing == "close":
         return CloseReader()
     return LengthReader(0)
-
-
-def chunk(data: bytes) -> bytes:
-    """Frame a piece of payload as one chunk; nothing for nothing, since an empty chunk ends."""
-    if not data:
-        return b""
-    return b"%x\r\n%b\r\n" % (len(data), data)

@@ -17,7 +17,7 @@ from omnigate.gateway.control_client import (
     ControlClient,
     ControlError,
 )
-from omnigate.protocols.connector import AddressError
+from omnigate.protocols.addresses import AddressError
 from omnigate.testing.naming_reactor import NamingReactor
 
 TOKEN = "internal-token-0123456789"

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.tables import Upstream
-from omnigate.protocols.connector import parse_address
+from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.pool import UpstreamPool
 from tests.planes.memory import (
     SECRET,

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.tables import Tables, Upstream, compile_tables, retired_upstreams
-from omnigate.protocols.connector import parse_address
+from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.watchdog import Watchdog
 from tests.planes.memory import KEY, key, route, upstream

@@ -29,8 +29,8 @@ from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import Upstream
+from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientConnection, ClientFactory
-from omnigate.protocols.connector import parse_address
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog

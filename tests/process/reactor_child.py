@@ -27,8 +27,9 @@ from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import Upstream
+from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientFactory
-from omnigate.protocols.connector import connect, parse_address
+from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.upstream import UpstreamConnection
 from omnigate.protocols.watchdog import Watchdog

@@ -26,16 +26,12 @@ from twisted.test.iosim import FakeTransport, IOPump
 from twisted.test.iosim import connect as iosim_connect
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.protocols.addresses import UpstreamAddress, parse_address
 from omnigate.protocols.connector import (
     MAX_PROXY_HEAD_BYTES,
-    AddressError,
-    ProxyAddress,
-    UpstreamAddress,
     UpstreamConnectError,
     connect,
     forget_tls_contexts,
-    parse_address,
-    parse_proxy,
 )
 from omnigate.testing.naming_reactor import NamingReactor, TableResolver
 
@@ -130,66 +126,6 @@ class ProxyServer(Talker):
             assert self.transport is not None
             self.transport.write(self.answer)
             self.behind.makeConnection(self.transport)
-
-
-class AddressTests(SynchronousTestCase):
-    """What an address may look like."""
-
-    def test_whole(self) -> None:
-        """Scheme, host, port and path are taken apart, and the slash at the end dropped."""
-        self.assertEqual(
-            parse_address("https://API.Example.net:8443/gw/v1/"),
-            UpstreamAddress("https", HOST, 8443, "/gw/v1"),
-        )
-
-    def test_default_ports(self) -> None:
-        """A port not given is the scheme's, and then not in the host header."""
-        for url, port in (("http://h/v1", 80), ("https://h/v1", 443)):
-            address = parse_address(url)
-            self.assertEqual((address.port, address.authority), (port, b"h"))
-        self.assertEqual(parse_address("http://h:443").authority, b"h:443")
-
-    def test_ip_addresses(self) -> None:
-        """An IPv6 address stands in brackets in URLs and headers, and bare everywhere else."""
-        address = parse_address("http://[2001:db8::1]:8000/v1")
-        self.assertEqual((address.host, address.authority), ("2001:db8::1", b"[2001:db8::1]:8000"))
-
-    def test_refused(self) -> None:
-        """Whatever is not plain is refused with a reason."""
-        for url, reason in {
-            "ftp://h/v1": "http://",
-            "h/v1": "no usable host",
-            "http:///v1": "no usable host",
-            "http://h:0/v1": "port",
-            "http://h:99999/": "port",
-            "http://h:x/": "port",
-            "http://u:p@h/": "no credentials",
-            "http://h/v1?a=b": "query",
-            "http://h/v1#f": "fragment",
-            "http://h/a/../b": "path",
-            "http://h//v1": "path",
-            "http://h/%2e": "path",
-            "http://h\r\nx/": "plain ASCII",
-            "http://bücher.example/": "xn--",
-            "http://-h/": "no usable host",
-        }.items():
-            with self.subTest(url=url):
-                error = self.assertRaises(AddressError, parse_address, url)
-                self.assertIn(reason, str(error))
-
-    def test_proxy(self) -> None:
-        """A proxy may hold credentials, which are decoded once and stay out of its repr."""
-        proxy = parse_proxy("http://user:p%40ss%3A@proxy.test:3128")
-        self.assertEqual(proxy, ProxyAddress("proxy.test", 3128, b"Basic dXNlcjpwQHNzOg=="))
-        self.assertNotIn("dXNlcjp", repr(proxy))
-        self.assertEqual(parse_proxy("http://proxy.test/"), ProxyAddress("proxy.test", 80))
-
-    def test_proxy_refused(self) -> None:
-        """Only http:// proxies without a path are known, and errors do not tell the password."""
-        for url in ("https://p:1", "socks5://p:1", "http://u:hunter2@p:1/x", "http://u:hunter2@:1"):
-            with self.subTest(url=url):
-                error = self.assertRaises(AddressError, parse_address, "http://h/v1", url)
-                self.assertNotIn("hunter2", str(error))
 
 
 class ConnectCase(SynchronousTestCase):
@@ -475,7 +411,7 @@ class SecureTests(ConnectCase):
     def test_through_proxy(self) -> None:
         """TLS is spoken through the tunnel, with the upstream and not with the proxy."""
         address = parse_address(
-            f"https://{HOST}/v1", "http://u:p@proxy.test:3128", self.trust(self.authority)
+            f"https://{HOST}/v1", "http://proxy.test:3128", self.trust(self.authority)
         )
         attempt = self.attempt(address)
         self.reactor.advance(0)
@@ -485,8 +421,7 @@ class SecureTests(ConnectCase):
         self.assertIs(self.successResultOf(attempt), self.client)
         self.assertEqual(
             proxy.received,
-            b"CONNECT api.example.net:443 HTTP/1.1\r\nHost: api.example.net:443\r\n"
-            b"Proxy-Authorization: Basic dTpw\r\n\r\n",
+            b"CONNECT api.example.net:443 HTTP/1.1\r\nHost: api.example.net:443\r\n\r\n",
         )
         self.assertEqual(self.server.received, b"hello")
 
@@ -538,7 +473,7 @@ class ProxyTests(ConnectCase):
         """Whatever is not a 2xx head of a bounded size is refused in words."""
         for answer, words in {
             b"HTTP/1.1 403 No\x1b[1m\r\n\r\nbody": 'refused: "HTTP/1.1 403 No\\x1b[1m"',
-            b"HTTP/1.1 407 Auth\r\n\r\n": "must hold user and password",
+            b"HTTP/1.1 407 Auth\r\n\r\n": "credentials are not sent to proxies",
             b"HTTP/1.1 200 ok\r\n\r\nearly": "sent bytes into the tunnel",
             b"SSH-2.0-x\r\n\r\n": "did not answer in HTTP/1.1",
             b"HTTP/1.1 200 ok\r\n" + b"a: b\r\n" * MAX_PROXY_HEAD_BYTES: "longer than 16384",
