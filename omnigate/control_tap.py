@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,11 +90,13 @@ def makeService(options: Options) -> Service:
     _check_folders(settings)
 
     def now_ms() -> int:
-        return int(reactor.seconds() * 1000)
+        return int(time.time() * 1000)
 
     ledger_writer = WriterThread("omnigate-ledger", reactor.callFromThread)
     keys_writer = WriterThread("omnigate-keys", reactor.callFromThread)
-    config_file = ConfigFile(settings.config, reactor, lambda name: provider_key(os.environ, name))
+    config_file = ConfigFile(
+        settings.config, reactor, lambda name: provider_key(os.environ, name), time.time
+    )
     book = KeyBook(KeyStore(settings.keys, keys_writer, now_ms))
     _load(config_file, book)
 
@@ -106,9 +109,10 @@ def makeService(options: Options) -> Service:
         ledger_writer,
         lambda event: price_of(config_file.config, event),
         ids_days=config_file.config.retention.ledger_ids_days,
+        wall=time.time,
         observe=metrics.recorded,
     )
-    metrics.watch_plane(ledger, config_file, reports, lag, reactor.seconds)
+    metrics.watch_plane(ledger, config_file, reports, lag, time.time)
     snapshots = Snapshots(
         lambda: config_file.config, book, ledger, now_ms, keys_writer, lambda: pause(reactor)
     )
@@ -118,14 +122,14 @@ def makeService(options: Options) -> Service:
     health = Health()
     routes = Routes(
         *health.endpoints(),
-        *InternalApi(snapshots, ledger, reports, metrics, reactor.seconds).endpoints(),
+        *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
             book, snapshots, ledger, config_file, reports, metrics, lambda: pause(reactor)
         ).endpoints(),
     )
     parts = ControlParts(
         endpoint=_endpoint(reactor, settings),
-        factory=ControlFactory(Guard(routes, credentials, reactor)),
+        factory=ControlFactory(Guard(routes, credentials, reactor, time.time)),
         health=health,
         ledger=ledger,
         config_file=config_file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Any
@@ -86,7 +87,7 @@ def makeService(options: Options) -> Service:
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)
-    plane = DataPlane(settings, reactor, Watchdog(reactor), books, access_log)
+    plane = DataPlane(settings, reactor, Watchdog(reactor), books, access_log, time.time)
     parts = DataParts(
         plane=plane,
         spool=spool,

@@ -190,9 +190,8 @@ def python_environ(extra: Mapping[str, str]) -> dict[str, str]:
 def twistd(name: str) -> list[str]:
     """The command that runs one of our daemons in the foreground, with this same Python."""
     program = "import sys; from twisted.scripts.twistd import run; sys.argv[0] = 'twistd'; run()"
-    # The reactor of our own is for the data plane's path, and epoll is Linux's.
-    lean = name == "omnigate-data" and sys.platform.startswith("linux")
-    reactor = ["--reactor=omnigate"] if lean else []
+    # The reactor of our own is an epoll reactor, which only Linux has.
+    reactor = ["--reactor=omnigate"] if sys.platform.startswith("linux") else []
     return [sys.executable, "-c", program, "--nodaemon", "--pidfile=", *reactor, name]
 
 

@@ -63,11 +63,16 @@ class ConfigFile:
     _log = Logger()
 
     def __init__(
-        self, path: str, clock: IReactorTime, environ_lookup: Callable[[str], str | None]
+        self,
+        path: str,
+        clock: IReactorTime,
+        environ_lookup: Callable[[str], str | None],
+        wall: Callable[[], float] | None = None,
     ) -> None:
         """Prepare; nothing is read yet.
 
         :param environ_lookup: gives the value of an environment variable, for ``key_env``.
+        :param wall: seconds since 1970; the clock's where it is left out.
         """
         self.path: Final = path
         self.config = Config()
@@ -77,6 +82,7 @@ class ConfigFile:
         self.reloads = 0
         self.failures = 0
         self._clock = clock
+        self._wall = wall or clock.seconds
         self._environ_lookup = environ_lookup
         self._listeners: list[Listener] = []
         self._stamp: FileStamp | None = None
@@ -159,7 +165,7 @@ class ConfigFile:
         changed = (config, keys) != (self.config, self.file_keys)
         first = not self.reloads
         self.config, self.file_keys = config, keys
-        self.loaded_at = self._clock.seconds()
+        self.loaded_at = self._wall()
         self.faults = ()
         self.reloads += 1
         self._log.info(

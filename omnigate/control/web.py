@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -56,11 +57,15 @@ _log = Logger(namespace="omnigate.control.web")
 
 @attrs.define
 class Guard:
-    """What judges and answers: routes, credentials, and the clock for the ``date`` header."""
+    """What judges and answers: routes, credentials, and the time for the ``date`` header.
+
+    :ivar wall: seconds since 1970.
+    """
 
     routes: Routes
     credentials: Credentials
     clock: IReactorTime
+    wall: Callable[[], float]
 
 
 @attrs.frozen
@@ -221,7 +226,7 @@ class ControlRequest(Request):
             return
         self.setResponseCode(answer.status, HTTPStatus(answer.status).phrase.encode("ascii"))
         headers = self.responseHeaders
-        headers.setRawHeaders(b"date", [datetimeToString(self._guard.clock.seconds())])
+        headers.setRawHeaders(b"date", [datetimeToString(self._guard.wall())])
         headers.setRawHeaders(b"cache-control", [b"no-store"])
         headers.setRawHeaders(b"x-content-type-options", [b"nosniff"])
         headers.setRawHeaders(b"x-omnigate-request-id", [self.request_id.encode("ascii")])

@@ -409,7 +409,7 @@ class Exchange:
                 estimated=estimated,
                 latency_ms=max(0, int((now - started_at) * 1000)),
                 attempts=attempts,
-                ts_ms=int(now * 1000),
+                ts_ms=int(self.plane.wall() * 1000),
                 endpoint=endpoint.kind,
             )
         )
@@ -456,7 +456,7 @@ class Exchange:
             return
         log.line(
             AccessLine(
-                time_text(now),
+                time_text(self.plane.wall()),
                 self.id,
                 self.key.name if self.key else None,
                 self.head.method.decode("latin-1"),

@@ -526,7 +526,7 @@ class Forwarding:
         now = self._plane.clock.seconds()
         asked = None
         if head.status in (429, 503, 529):
-            asked = retry_after_seconds(head.headers.get(b"retry-after"), now)
+            asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
         if head.status == 429:
             self._walk.hint(asked)
         target.cooldown.failed(now, asked)
@@ -544,7 +544,7 @@ class Forwarding:
             )
         asked = head.headers.get(b"retry-after")
         if asked and b"x-should-retry" not in head.headers:
-            seconds = retry_after_seconds(asked, self._plane.clock.seconds())
+            seconds = retry_after_seconds(asked, self._plane.wall())
             if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
                 # Too long to be slept through inside a call, as the SDKs do.
                 debug += b"x-should-retry: false\r\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -43,6 +43,8 @@ class DataPlane:
     """The data plane without its listener and its background work.
 
     :ivar tables: the config in force, ``None`` before the first snapshot.
+    :ivar clock: for everything that lasts; it may count from anywhere.
+    :ivar wall: seconds since 1970, for everything that is dated.
     :ivar draining: a stop was asked for; ``/readyz`` says so.
     """
 
@@ -55,8 +57,10 @@ class DataPlane:
         watchdog: Watchdog,
         books: Books,
         access_log: AccessLog,
+        wall: Callable[[], float],
     ) -> None:
         self.clock = clock
+        self.wall = wall
         self.watchdog = watchdog
         self.books = books
         self.access_log = access_log
@@ -72,7 +76,7 @@ class DataPlane:
         self.heartbeat_seconds = settings.heartbeat_ms / 1000
         self.max_body_bytes = settings.max_request_mb * MEBIBYTE
         self.debug_headers = settings.debug_headers
-        self.started_seconds = int(clock.seconds())
+        self.started_seconds = int(wall())
         self.cache = ResponseCache()
         self.tables: Tables | None = None
         self.draining = False

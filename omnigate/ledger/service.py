@@ -146,7 +146,8 @@ class Ledger:
     Sums are told only while it is ready: "nothing spent" is never an artefact of a start.
 
     :param path: the active segment, such as ``/var/lib/omnigate/ledger.jsonl``.
-    :param clock: tells the time of recording.
+    :param clock: for what lasts.
+    :param wall: seconds since 1970, the time of recording; the clock's where it is left out.
     :param writer: the thread that does everything that touches the disk.
     :param price: the price of an event's target, None where there is none.
     :param ids_days: for how many days the ids of recorded events are remembered; 0 for ever.
@@ -164,10 +165,12 @@ class Ledger:
         price: Callable[[UsageEvent], Price | None],
         *,
         ids_days: int = 3,
+        wall: Callable[[], float] | None = None,
         observe: Callable[[UsageEvent, int], None] | None = None,
     ) -> None:
         self.counters = LedgerCounters()
         self._clock = clock
+        self._wall = wall or clock.seconds
         self._writer = writer
         self._price = price
         self._ids_days = ids_days
@@ -413,7 +416,7 @@ class Ledger:
             )
 
     def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
+        return int(self._wall() * 1000)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -79,7 +79,8 @@ class Conversation:
             self.clock.seconds,
             lambda audience, reason: self.refusals.append((audience, reason)),
         )
-        self.factory = ControlFactory(Guard(Routes(*endpoints), self.credentials, self.clock))
+        guard = Guard(Routes(*endpoints), self.credentials, self.clock, self.clock.seconds)
+        self.factory = ControlFactory(guard)
 
     def connect(self) -> tuple[Any, Wire]:
         """Open a connection: its protocol, and what it writes to."""

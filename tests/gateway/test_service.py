@@ -138,7 +138,8 @@ class ServiceTestCase(SynchronousTestCase):
         delivery = Delivery(spool, self.control.post, self.clock, 1.0)
         access_log = AccessLog(settings.access_log, writer, self.clock)
         books = Books(spool.append, delivery.refusal)
-        plane = DataPlane(settings, self.clock, Watchdog(self.clock), books, access_log)
+        watchdog = Watchdog(self.clock)
+        plane = DataPlane(settings, self.clock, watchdog, books, access_log, self.clock.seconds)
         self.endpoint = Endpoint()
         self.ending = Ending()
         self.parts = DataParts(

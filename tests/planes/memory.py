@@ -210,8 +210,9 @@ class MemoryDataPlane:
         *,
         configured: bool = True,
     ) -> None:
+        # What lasts and what is dated go by two clocks, and are not to be mixed up.
         self.clock = Clock()
-        self.clock.advance(1_790_000_000.0)
+        self.clock.advance(1000.0)
         self.watchdog = Watchdog(self.clock)
         self.watchdog._timed = cast(Any, InOrder())
         self.events: list[UsageEvent] = []
@@ -228,7 +229,9 @@ class MemoryDataPlane:
         }
         settings, _ = read_data_settings(self._environ)
         books = Books(self._append, self._refuse)
-        self.plane = WatchedPlane(settings, self.clock, self.watchdog, books, cast(Any, self))
+        self.plane = WatchedPlane(
+            settings, self.clock, self.watchdog, books, cast(Any, self), self.wall
+        )
         self.factory = ClientFactory(self.plane, settings.max_connections, lambda: FULL)
         self.enabled = True
         self.watchdog.start()
@@ -293,6 +296,10 @@ class MemoryDataPlane:
     def in_flight(self) -> int:
         """Requests that hold a place."""
         return self.plane.admission.in_flight
+
+    def wall(self) -> float:
+        """Seconds since 1970."""
+        return 1_790_000_000.0 + self.clock.seconds()
 
     def line(self, entry: AccessLine) -> None:
         """Take a line of the access log."""

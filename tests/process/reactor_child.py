@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +133,8 @@ class Stage:
         class NoLog:
             enabled = False
 
-        self.plane = DataPlane(settings, reactor, self.watchdog, books, NoLog())  # type: ignore[arg-type]
+        log: Any = NoLog()
+        self.plane = DataPlane(settings, reactor, self.watchdog, books, log, time.time)
         self.factory = ClientFactory(self.plane, 50, lambda: FULL)
         self.port = reactor.listenTCP(0, self.factory, interface="127.0.0.1")
         provider = reactor.listenTCP(0, Factory.forProtocol(Provider), interface="127.0.0.1")

@@ -5,6 +5,7 @@ How the whole plane behaves on it is told by tests.process.test_reactors.
 
 import os
 import socket
+import time
 from errno import EINTR, EPERM
 from typing import Any
 
@@ -255,3 +256,14 @@ class TransportTests(ReactorTestCase):
         port = self.reactor.adoptStreamPort(number, socket.AF_INET, factory)
         os.close(number)
         self.talk(port)
+
+    def test_wall_clock_put_back(self) -> None:
+        """A timer comes when it is due, whatever becomes of the wall clock meanwhile."""
+        called: list[float] = []
+        self.reactor.callLater(0.01, called.append, 1.0)
+        self.patch(time, "time", lambda: 0.0)
+        deadline = time.monotonic() + 5
+        while not called and time.monotonic() < deadline:
+            self.reactor.runUntilCurrent()
+            self.reactor.doIteration(0.01)
+        self.assertEqual([1.0], called)
