@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
+
 from omnigate.settings import SettingsError, provider_key
 from omnigate.text import one_line
 
@@ -14,6 +16,9 @@ DEFAULT_URL = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 30
 # Ten thousand keys with their limits are a few megabytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+# Money goes out as it was given, to the last digit.
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class AdminError(Exception):
@@ -64,7 +69,7 @@ class AdminClient:
         headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
         content = None
         if body is not None:
-            content = json.dumps(body, default=str).encode()
+            content = _encode(body)
             headers["content-type"] = "application/json"
         secure = self._url.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection

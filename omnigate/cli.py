@@ -246,7 +246,7 @@ def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.models is not None:
         body["models"] = [name.strip() for name in options.models.split(",") if name.strip()]
     if options.budget_usd is not None:
-        body["budget_usd"] = float(options.budget_usd)
+        body["budget_usd"] = options.budget_usd
     for name in ("rpm", "max_concurrent", "budget_period"):
         value = getattr(options, name)
         if value is not None:

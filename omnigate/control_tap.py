@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 from twisted.application.service import Service
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
@@ -167,9 +166,7 @@ def _read_settings(options: Options) -> ControlSettings:
         refuse_start(PROGRAM, error.faults)
     for warning in warnings:
         _log.warn("{warning}", warning=warning)
-    # twistd may change the folder later on (--rundir); what was found here is to be found then.
-    paths = {name: getattr(settings, name) for name in ("config", "state_dir", "ledger", "keys")}
-    return attrs.evolve(settings, **{name: os.path.abspath(path) for name, path in paths.items()})
+    return settings
 
 
 def _check_folders(settings: ControlSettings) -> None:

@@ -182,7 +182,7 @@ def _read_settings(options: Options) -> DataSettings:
     try:
         settings, warnings = read_data_settings(os.environ, dict(options))
     except SettingsError as error:
-        refuse_start(PROGRAM, str(error).splitlines())
+        refuse_start(PROGRAM, error.faults)
     for warning in warnings:
         _log.warn("{warning}", warning=warning)
     return settings

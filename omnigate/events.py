@@ -24,6 +24,9 @@ MAX_TS_MS = 253_402_300_799_999
 # every target of a long route and still bound what a damaged file can make us hold.
 MAX_EVENT_BYTES = 64 * 1024
 
+# Events that travel to the control plane in one batch.
+MAX_BATCH_EVENTS = 500
+
 # Request ids have 32 characters; ids of other senders may be longer, but are remembered.
 MAX_ID_CHARS = 256
 

@@ -24,6 +24,7 @@ from omnigate.settings_table import (
     BadValueError,
     Setting,
     credential,
+    path,
 )
 from omnigate.text import one_line
 
@@ -175,9 +176,11 @@ def _read(
         except BadValueError as fault:
             faults.append(str(fault))
     state_dir = values.get("state_dir", "")
-    for field, value in values.items():
-        if isinstance(value, str) and value.startswith("{state_dir}"):
-            values[field] = os.path.join(state_dir, value.partition("/")[2])
+    for setting in SETTINGS:
+        if setting.parse is path and setting.field in values:
+            # Absolute from here on: twistd may change the folder later (--rundir).
+            text = values[setting.field].replace("{state_dir}", state_dir, 1)
+            values[setting.field] = os.path.abspath(text)
     return values, faults
 
 

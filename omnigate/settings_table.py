@@ -4,6 +4,7 @@ A row says what may be written and what it means. :mod:`omnigate.settings` reads
 page on configuration is checked against them.
 """
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -73,10 +74,15 @@ def _switch(text: str) -> bool:
     return text == "1"
 
 
-def _path(text: str) -> str:
+def path(text: str) -> str:
+    """Judge a file or a folder; made absolute once the state folder is known."""
     if "\0" in text:
         raise BadValueError("holds a zero byte; give a file path")
     return text
+
+
+def _log_path(text: str) -> str:
+    return text if text in ("-", "off") else os.path.abspath(path(text))
 
 
 def _endpoint(text: str) -> str:
@@ -165,7 +171,7 @@ SETTINGS: tuple[Setting, ...] = (
         "config",
         "/etc/omnigate/omnigate.toml",
         "The config file.",
-        _path,
+        path,
         option="config",
     ),
     Setting(
@@ -174,7 +180,7 @@ SETTINGS: tuple[Setting, ...] = (
         "state_dir",
         "/var/lib/omnigate",
         "The folder of the files that a plane keeps; systemd's STATE_DIRECTORY where absent.",
-        _path,
+        path,
         option="state-dir",
     ),
     Setting(
@@ -201,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
         "spool",
         "{state_dir}/omnigate-usage.spool",
         "The file of usage events that the control plane has not acknowledged yet.",
-        _path,
+        path,
     ),
     Setting(
         "OMNIGATE_CONFIG_CACHE",
@@ -209,7 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
         "config_cache",
         "{state_dir}/omnigate-config.cache.json",
         "The copy of the last config, to start from while the control plane is away.",
-        _path,
+        path,
     ),
     Setting(
         "OMNIGATE_LEDGER",
@@ -217,7 +223,7 @@ SETTINGS: tuple[Setting, ...] = (
         "ledger",
         "{state_dir}/ledger.jsonl",
         "The ledger's active segment.",
-        _path,
+        path,
     ),
     Setting(
         "OMNIGATE_KEYS",
@@ -225,7 +231,7 @@ SETTINGS: tuple[Setting, ...] = (
         "keys",
         "{state_dir}/keys.json",
         "The file of managed keys; it holds their hashes, never a key.",
-        _path,
+        path,
     ),
     Setting(
         "OMNIGATE_POLL_MS",
@@ -345,7 +351,7 @@ SETTINGS: tuple[Setting, ...] = (
         "access_log",
         "-",
         "Where a line for each request goes: a path, - for standard output, or off.",
-        _path,
+        _log_path,
     ),
 )
 """Every setting of both planes, in the order of the page on configuration."""

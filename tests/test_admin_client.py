@@ -65,6 +65,12 @@ class AdminClientTests(AdminServerTestCase):
         self.assertEqual((method, path, credential), ("POST", "/admin/keys", f"Bearer {TOKEN}"))
         self.assertEqual(json.loads(body), {"name": "app"})
 
+    def test_money_is_sent_exactly(self) -> None:
+        """Every digit of a budget arrives, as a number."""
+        FakeAdmin.answers["/x"] = (200, b"")
+        AdminClient(self.url, TOKEN).call("POST", "/x", {"usd": Decimal("123456789.123456789")})
+        self.assertEqual(b'{"usd":123456789.123456789}', FakeAdmin.asked[0][3])
+
     def test_an_empty_answer(self) -> None:
         """204 and the like have nothing to decode."""
         FakeAdmin.answers["/x"] = (200, b"")

@@ -129,7 +129,19 @@ class PrecedenceTests(SynchronousTestCase):
     def test_the_config_option(self) -> None:
         """The control plane's file can be named on the command line."""
         values, _ = read_control_settings(CONTROL_ENV, {"config": "here.toml", "listen": "unix:/x"})
-        self.assertEqual((values.config, values.listen), ("here.toml", "unix:/x"))
+        self.assertEqual((values.config, values.listen), (os.path.abspath("here.toml"), "unix:/x"))
+
+    def test_paths_are_absolute(self) -> None:
+        """What was found where the daemon was started is found there after it moved, too."""
+        values = data(OMNIGATE_STATE_DIR="run/data", OMNIGATE_SPOOL="s", OMNIGATE_ACCESS_LOG="log")
+        self.assertEqual(values.state_dir, os.path.abspath("run/data"))
+        self.assertEqual(values.spool, os.path.abspath("s"))
+        self.assertEqual(
+            values.config_cache, os.path.abspath("run/data/omnigate-config.cache.json")
+        )
+        self.assertEqual(values.access_log, os.path.abspath("log"))
+        for word in ("-", "off"):
+            self.assertEqual(data(OMNIGATE_ACCESS_LOG=word).access_log, word)
 
     def test_the_state_folder_of_systemd(self) -> None:
         """STATE_DIRECTORY serves where nothing nearer is set; of a list, its first."""

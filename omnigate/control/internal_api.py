@@ -18,11 +18,9 @@ from omnigate.control.reports import MAX_COUNT, Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
+from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.ledger.service import IngestResult
 from omnigate.text import repair_utf8
-
-#: What a data plane sends at once.
-MAX_BATCH_EVENTS: Final = 500
 
 #: Five hundred events with the longest attempts lists a route allows stay below.
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024

@@ -21,15 +21,13 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from omnigate.backoff import Backoff
+from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.gateway.outage import Outage
 from omnigate.gateway.spool import Spool
 from omnigate.text import one_line
 
 USAGE_PATH = "/internal/usage/batch"
 COUNTERS_PATH = "/internal/counters"
-
-#: Events in one batch, the figure of the interface.
-MAX_BATCH_EVENTS = 500
 
 #: Bytes in one batch: 500 ordinary events are 300 KiB; events with many attempts go in smaller
 #: batches, so that the control plane's bound for a body is never met by ours.

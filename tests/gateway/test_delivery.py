@@ -11,11 +11,11 @@ from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.gateway import delivery as delivery_module
 from omnigate.gateway.delivery import (
     COUNTERS_PATH,
     LONGEST_PAUSE_SECONDS,
-    MAX_BATCH_EVENTS,
     SECONDS_BETWEEN_GAUGES,
     STOP_SECONDS,
     USAGE_PATH,
