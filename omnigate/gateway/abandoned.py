@@ -1,8 +1,8 @@
 """Answers read on after their client left, for the provider's own closing figures.
 
-Bounded in time, in bytes and in number (seed 000, "Deadlines while relaying"); what is
-over a bound is billed by estimate at once.  An abandoned request keeps its place
-with admission until its reading ends, so hanging up and coming back is no way around it.
+Bounded in time, in bytes and in number; what is over a bound is billed by estimate at once.
+An abandoned request keeps its place with admission until its reading ends, so hanging up and
+coming back is no way around it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from omnigate.wire.head import ResponseHead
 if TYPE_CHECKING:
     from omnigate.gateway.forwarding import Forwarding
 
-#: Answers read on at the same time (seed: 256).
+#: Answers read on at the same time: each holds a connection, and an upstream that works for
+#: nobody.
 MAX_ABANDONED = 256
 
 

@@ -1,6 +1,6 @@
 """Places for requests, given before a byte of a body is read and given back exactly once.
 
-Three bounds (seed 000, "Admit"): the requests a key has in flight, the share of the
+Three bounds: the requests a key has in flight, the share of the
 memory for bodies that one key may hold, and that memory as a whole.  A declared length
 counts twice, as received and as sent on.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omnigate.errors import GatewayError
 
-#: The share of the whole body memory that one key may hold (seed: a quarter).
+#: One key may hold a quarter of the body memory, so that none shuts all others out.
 KEY_SHARE = 4
 #: What a refused client is asked to wait, in seconds.
 RETRY_AFTER_SECONDS = 1

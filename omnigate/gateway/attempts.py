@@ -1,7 +1,7 @@
 """The walk over the targets of one request: outcomes in; try, next or stop out.
 
 Pure: it decides what an outcome means and what the end of the walk is, and sends
-nothing.  The rules (seed 000 "Forward", product page "Errors" and items 1, 11):
+nothing.  The rules:
 
 * connection error: once more on a fresh connection, then the next target;
 * timeout, 429, 5xx (529 is one), an answer that cannot be framed or is none: next

@@ -1,9 +1,9 @@
 """One request from head to settled: the order of the steps and nothing else.
 
-The steps are those of seed 000, "A text request".  Each refuses with a
-:class:`~omnigate.errors.GatewayError`; what refuses is counted once, what reaches an
-upstream becomes one usage event, whatever breaks (:meth:`Exchange.settle_usage` and
-:meth:`Exchange.settle_refusal` are the only two ends, and the first one wins).
+Each step refuses with a :class:`~omnigate.errors.GatewayError`; what refuses is counted once,
+what reaches an upstream becomes one usage event, whatever breaks
+(:meth:`Exchange.settle_usage` and :meth:`Exchange.settle_refusal` are the only two ends, and
+the first one wins).
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Exchange:
         """The key of the request.
 
         Both credentials may be there with different values: the one that is a known key is
-        taken, ``authorization`` first (product page, item 8).
+        taken, ``authorization`` first.
         """
         tables = self.tables
         if tables is None:

@@ -522,7 +522,7 @@ class Forwarding:
         self._record(outcome, status)
 
     def _rate_limited(self, target: Target, head: ResponseHead) -> None:
-        """Obey the provider's own wish where it has one (product page, item 11)."""
+        """Obey the provider's own wish where it has one."""
         now = self._plane.clock.seconds()
         asked = None
         if head.status in (429, 503, 529):

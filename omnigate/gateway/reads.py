@@ -1,7 +1,6 @@
 """Requests that start no work: probes, model lists, and everything that is no endpoint.
 
-Probes need no key.  Everything else is authenticated before it is told whether it exists
-(seed 000, step 3: "answered 404 here", after the key).
+Probes need no key.  Everything else is authenticated before it is told whether it exists.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Probes, and whether they depend on a config snapshot.
 PROBES = {"/healthz": False, "/livez": False, "/readyz": True}
-#: The one answer that carries no request id (seed 000, "Errors and ids").
+#: The one answer that carries no request id: it says that the process runs, and nothing else.
 _WITHOUT_ID = "/healthz"
 MODELS = "/v1/models"
 #: What Claude Code asks before anything else, without a key; a 404 lets it go on.

@@ -3,7 +3,7 @@
 """The data plane as a Twisted service: starts its parts in order, drains them at the end.
 
 Start: spool read back, background work begun, the last snapshot taken from the cache file,
-listener opened.  Stop (seed 000, "Stopping"): no new connections, idle ones closed, requests
+listener opened.  Stop: no new connections, idle ones closed, requests
 in flight given their grace, abandoned answers ended, usage delivered once more.
 """
 

@@ -38,7 +38,7 @@ from omnigate.wire.head import (
 from omnigate.wire.target import Target, TargetError, parse_target
 
 #: Seconds for which what a client still sends is thrown away after an answer to a request
-#: whose body was not read (seed: "up to two seconds").
+#: whose body was not read: enough for the answer to get there before a reset would.
 DISCARD_SECONDS = 2.0
 #: Bytes of a next request taken while one is being answered; beyond it we stop reading.
 #: One head and a small body: what a client that pipelines may reasonably send ahead.
