@@ -54,8 +54,8 @@ class Place:
     control_port: int
     provider_port: int
     key: str
-    admin_token: str
-    internal_token: str
+    admin_token: str = attrs.field(repr=False)
+    internal_token: str = attrs.field(repr=False)
     provider_key: str
 
     @property

@@ -209,11 +209,8 @@ def envelope(protocol: str, error: GatewayError, request_id: str) -> bytes:
     return openai_envelope(error.kind, error.message, error.param)
 
 
-def problem(error: GatewayError, instance: str | None = None) -> bytes:
-    """Return ``error`` as a problem document (RFC 9457) with the member ``code``.
-
-    :param instance: the request id or path that the problem is about.
-    """
+def problem(error: GatewayError) -> bytes:
+    """Return ``error`` as a problem document (RFC 9457) with the member ``code``."""
     status = error.kind.status
     document: dict[str, Any] = {
         "type": "about:blank",
@@ -224,8 +221,6 @@ def problem(error: GatewayError, instance: str | None = None) -> bytes:
     }
     if error.param is not None:
         document["param"] = error.param
-    if instance is not None:
-        document["instance"] = instance
     return _encode_object(document)
 
 

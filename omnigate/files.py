@@ -65,7 +65,7 @@ class AppendFile:
     :ivar size: its length in bytes, torn or refused pieces not counted.
     """
 
-    def __init__(self, path: str, mode: int = PRIVATE_MODE) -> None:
+    def __init__(self, path: str) -> None:
         """Open or create the file; a new one is synced into its folder.
 
         :raises OSError: it cannot be opened.
@@ -73,7 +73,7 @@ class AppendFile:
         self.path = path
         existed = os.path.exists(path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(path, flags, mode)
+        self._fd = os.open(path, flags, PRIVATE_MODE)
         try:
             self.size = os.fstat(self._fd).st_size
             if not existed:
@@ -145,12 +145,12 @@ class AppendFile:
             self._damaged = False
 
 
-def append_file(path: str, lines: bytes, mode: int = PRIVATE_MODE) -> None:
+def append_file(path: str, lines: bytes) -> None:
     """Append ``lines`` to a file that is not held open, and sync it.
 
     :raises OSError: they could not be written, or not synced.
     """
-    file = AppendFile(path, mode)
+    file = AppendFile(path)
     try:
         file.append(lines)
         file.sync()
@@ -158,7 +158,7 @@ def append_file(path: str, lines: bytes, mode: int = PRIVATE_MODE) -> None:
         file.close()
 
 
-def replace_file(path: str, data: bytes, mode: int = PRIVATE_MODE) -> None:
+def replace_file(path: str, data: bytes) -> None:
     """Put ``data`` in the place of a file's content, whole or not at all; blocks for two syncs.
 
     :raises OSError: it could not be done; the old file is untouched, and no temporary one left.
@@ -169,7 +169,7 @@ def replace_file(path: str, data: bytes, mode: int = PRIVATE_MODE) -> None:
     fd, temporary = tempfile.mkstemp(TEMPORARY_SUFFIX, name + ".", folder)
     try:
         try:
-            os.fchmod(fd, mode)
+            os.fchmod(fd, PRIVATE_MODE)
             left = memoryview(data)
             while left:
                 left = left[os.write(fd, left) :]

@@ -157,14 +157,13 @@ class ProblemTests(SynchronousTestCase):
         """An operator gets a problem document with the code."""
         error = GatewayError("already_exists", 'there is a key "app"; choose another name')
         self.assertEqual(
-            json.loads(problem(error, "/admin/keys")),
+            json.loads(problem(error)),
             {
                 "type": "about:blank",
                 "title": "Conflict",
                 "status": 409,
                 "detail": 'there is a key "app"; choose another name',
                 "code": "already_exists",
-                "instance": "/admin/keys",
             },
         )
 

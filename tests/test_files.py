@@ -293,11 +293,6 @@ class ReplaceFileTests(FolderTestCase):
         self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
         self.assertEqual(os.listdir(self.folder), ["log.jsonl"])
 
-    def test_the_mode_is_as_asked(self) -> None:
-        """A file that others may read is made so."""
-        replace_file(self.path, b"x", mode=0o644)
-        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o644)
-
     def test_a_failure_at_any_step_leaves_the_old_file_alone(self) -> None:
         """No step that fails loses the old content or leaves a temporary file."""
         self.put(b"old")

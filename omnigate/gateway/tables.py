@@ -50,9 +50,9 @@ class Upstream:
 
     config: SnapshotUpstream
     pool: UpstreamPool
-    secret: bytes
+    secret: bytes = attrs.field(repr=False)
     missing: str | None
-    lines: bytes
+    lines: bytes = attrs.field(repr=False)
     path: bytes
     drop_betas: frozenset[bytes]
     head_timeout_seconds: float

@@ -94,6 +94,10 @@ class UpstreamTests(SynchronousTestCase):
             self.assertEqual(b"/base/v1", compiled.path)
             self.assertIsNone(compiled.missing)
 
+    def test_no_record_shows_the_credential(self) -> None:
+        """No log line shows a credential by way of the record that holds it."""
+        self.assertNotIn(SECRET, repr(self.compile()))
+
     def test_no_credential(self) -> None:
         """An upstream without a credential is sent none."""
         compiled = self.compile(api_key_env=None)
