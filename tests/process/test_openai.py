@@ -14,9 +14,14 @@ HELLO: list[Any] = [{"role": "user", "content": "Hello, gateway"}]
 HELLO_TOKENS = 5
 WORDS = 12
 TEXT = "The quick answer is that every word you read here was counted"
-PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
 TOOLS: list[Any] = [
-    {"type": "function", "function": {"name": name, "parameters": PARAMETERS}}
+    {"type": "function", "function": {"name": name, "parameters": PARAMETERS, "strict": True}}
     for name in ("get_weather", "get_time")
 ]
 
@@ -215,7 +220,7 @@ class OtherTests(OpenAICase):
 
     def test_responses_with_tools(self) -> None:
         """Function calls of the Responses API, through the package's own helper."""
-        tools = [{"type": "function", **tool["function"], "strict": False} for tool in TOOLS]
+        tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
 
         async def scene(client: Any) -> None:
             manager = client.responses.stream(model="tools", input="Weather?", tools=tools)
