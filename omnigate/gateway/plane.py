@@ -11,10 +11,11 @@ from twisted.logger import Logger
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.errors import GatewayError, envelope
 from omnigate.gateway.abandoned import Abandoned
-from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.access_log import AccessLine, AccessLog, time_text
 from omnigate.gateway.admission import Admission
 from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.exchange import Exchange
+from omnigate.gateway.headers import id_lines
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import (
@@ -92,17 +93,56 @@ class DataPlane:
         """An exchange for a well-formed head."""
         return Exchange(self, head, target, response, peer)
 
-    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """The answer to a head that cannot be trusted; it has no request id."""
-        status = error.status if isinstance(error, HeadError) else None
-        refusal = GatewayError(error.code, error.message, status=status)
+        refusal = GatewayError(error.code, error.message, status=error.status)
         self.books.refusal("", error.code)
-        protocol = "anthropic" if b"/v1/messages" in path[:32] else "openai"
         return (
             refusal.kind.status,
             b"content-type: application/json\r\n",
-            envelope(protocol, refusal, ""),
+            envelope(_protocol_in(path), refusal, ""),
         )
+
+    def target_refusal(
+        self, head: RequestHead, error: TargetError, peer: str
+    ) -> tuple[int, bytes, bytes]:
+        """The answer to a sound head with a target that is none; with an id and a log line.
+
+        It is what an application with a wrong base URL meets first.
+        """
+        refusal = GatewayError(error.code, error.message)
+        request_id = self.new_id()
+        status = refusal.kind.status
+        body = envelope(_protocol_in(head.target), refusal, request_id)
+        self.books.refusal("", error.code)
+        if self.access_log.enabled:
+            self.access_log.line(
+                AccessLine(
+                    ts=time_text(self.wall()),
+                    request_id=request_id,
+                    key=None,
+                    method=head.method.decode("latin-1"),
+                    path=head.target.decode("latin-1"),
+                    route=None,
+                    model=None,
+                    upstream=None,
+                    status=status,
+                    error_code=error.code,
+                    stream=False,
+                    input_tokens=0,
+                    output_tokens=0,
+                    cached_input_tokens=0,
+                    first_byte_ms=None,
+                    duration_ms=0,
+                    attempts=0,
+                    bytes_in=head.content_length,
+                    bytes_out=len(body),
+                    client=peer,
+                    estimated=False,
+                )
+            )
+        lines = b"content-type: application/json\r\n%b" % id_lines(request_id.encode("ascii"))
+        return status, lines, body
 
     def ordered(
         self, strategy: str, targets: Sequence[RouteTarget], turn: int
@@ -141,6 +181,11 @@ class DataPlane:
         if self.tables is not None:
             for upstream in self.tables.upstreams.values():
                 upstream.pool.close()
+
+
+def _protocol_in(target: bytes) -> str:
+    """In whose shape to tell an error about a target that was not read."""
+    return "anthropic" if b"/v1/messages" in target[:32] else "openai"
 
 
 def compile_upstream(

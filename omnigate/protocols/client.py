@@ -93,8 +93,13 @@ class Plane(Shape):
     ) -> Exchange:
         """A new exchange for a request whose head is well formed."""
 
-    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """Status, header lines and body for a malformed head; counts it."""
+
+    def target_refusal(
+        self, head: RequestHead, error: TargetError, peer: str
+    ) -> tuple[int, bytes, bytes]:
+        """The same for a sound head whose target is not in its canonical form."""
 
 
 @implementer(IPushProducer)
@@ -309,7 +314,7 @@ class ClientConnection(Protocol):
             if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
                 self._searched = max(0, len(buffer) - 3)
                 return False
-            self._refuse(
+            self._refuse_head(
                 b"",
                 HeadError(
                     400,
@@ -328,12 +333,13 @@ class ClientConnection(Protocol):
                 # One empty line before a request is passed over (RFC 9112, 2.2).
                 self._buffer = block[2:] + self._buffer
                 return True
-            self._refuse(block.split(b"\r\n", 1)[0], error)
+            self._refuse_head(block.split(b"\r\n", 1)[0], error)
             return False
         try:
             target = parse_target(head.target)
         except TargetError as error:
-            self._refuse(head.target, error, head.method == b"HEAD")
+            answer = self._plane.target_refusal(head, error, self._peer)
+            self._refuse(answer, head.method == b"HEAD")
             return False
         self._begin(head, target)
         return True
@@ -393,9 +399,12 @@ class ClientConnection(Protocol):
         except Exception:
             exchange.crashed(Failure())
 
-    def _refuse(self, path: bytes, error: HeadError | TargetError, head_only: bool = False) -> None:
+    def _refuse_head(self, path: bytes, error: HeadError) -> None:
         """Answer a head that cannot be trusted, and close: framing doubt is never repaired."""
-        status, headers, body = self._plane.head_refusal(path, error)
+        self._refuse(self._plane.head_refusal(path, error))
+
+    def _refuse(self, answer: tuple[int, bytes, bytes], head_only: bool = False) -> None:
+        status, headers, body = answer
         self._buffer = b""
         response = Response(self, self._wire, head_only=head_only, keep_alive=False)
         response.whole(status, headers, body)

@@ -41,8 +41,6 @@ class HeadTests(SynchronousTestCase):
                 "expectation_failed",
             ),
             (b"GET / HTTP/3.0\r\nhost: g\r\n\r\n", 505, "invalid_request"),
-            (b"GET /a/../b HTTP/1.1\r\nhost: g\r\n\r\n", 400, "invalid_path"),
-            (b"GET //v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found"),
             (
                 b"POST /v1/messages HTTP/1.1\r\nhost: g\r\nanthropic-version: \xff\r\n"
                 b"content-length: 1\r\n\r\n",
@@ -66,7 +64,24 @@ class HeadTests(SynchronousTestCase):
             self.assertNotIn(b"x-omnigate-request-id", answer.headers)
             self.assertEqual(b"/v1/messages" in head, answer.json.get("type") == "error")
             self.assertFalse(client.open)
-            self.assertEqual([], plane.plane.exchanges)
+            self.assertEqual(([], []), (plane.plane.exchanges, plane.lines))
+
+    def test_targets_that_are_none(self) -> None:
+        """A sound head whose target is none gets an id and a line in the log, too."""
+        cases = (
+            (b"GET /a/../b HTTP/1.1\r\nhost: g\r\n\r\n", 400, "invalid_path"),
+            (b"GET //v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found"),
+            (b"HEAD /chat/completions HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found"),
+        )
+        for head, status, code in cases:
+            plane = MemoryDataPlane()
+            client = plane.client()
+            client.send(head)
+            [line] = plane.lines
+            self.assertEqual((status, code), (line.status, line.error_code), head)
+            self.assertEqual([("", code)], plane.refused)
+            self.assertIn(b"x-omnigate-request-id: " + line.request_id.encode(), client.received())
+            self.assertFalse(client.open)
 
 
 class UpstreamTests(SynchronousTestCase):

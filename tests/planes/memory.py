@@ -168,17 +168,28 @@ class WatchedPlane(DataPlane):
     """A data plane that remembers its exchanges.
 
     :ivar malformed: heads that never became one.
+    :ivar off_target: the ids given to those of them whose target alone was at fault.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.exchanges: list[Exchange] = []
         self.malformed = 0
+        self.off_target: list[str] = []
 
-    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """Answer a malformed head, and count it."""
         self.malformed += 1
         return super().head_refusal(path, error)
+
+    def target_refusal(
+        self, head: RequestHead, error: TargetError, peer: str
+    ) -> tuple[int, bytes, bytes]:
+        """Answer a target that is none, and count it."""
+        self.malformed += 1
+        answer = super().target_refusal(head, error, peer)
+        self.off_target.append(cast(Any, self.access_log).lines[-1].request_id)
+        return answer
 
     def exchange(
         self, head: RequestHead, target: Target, response: Response, peer: str

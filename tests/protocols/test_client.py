@@ -98,8 +98,14 @@ class RecordingPlane:
         self.peers.append(peer)
         return exchange
 
-    def head_refusal(self, path: bytes, error: HeadError | TargetError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         self.refused.append((path, error.code))
+        return 400, b"x-refused: yes\r\n", b"no"
+
+    def target_refusal(
+        self, head: RequestHead, error: TargetError, peer: str
+    ) -> tuple[int, bytes, bytes]:
+        self.refused.append((head.target, error.code))
         return 400, b"x-refused: yes\r\n", b"no"
 
 
