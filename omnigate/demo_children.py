@@ -50,7 +50,7 @@ class Child:
         self.name = name
         self._log_path = folder / f"{name}.log"
         with self._log_path.open("wb") as log:
-            # A session of its own, so that Ctrl-C reaches the parent alone, which then stops the
+            # Away from the terminal, so that Ctrl-C reaches the parent alone, which then stops the
             # children in order.
             self._process = subprocess.Popen(
                 list(arguments),

@@ -98,6 +98,9 @@ ERRORS: dict[str, ErrorKind] = {
 }
 """Every refusal a client can meet, by its code."""
 
+CLIENT_GONE = "client_disconnected"
+"""Counted like a refusal: the client left before any upstream was asked, so nobody is told."""
+
 ADMIN_ERRORS: dict[str, ErrorKind] = {
     **_rows(401, "authentication_error", "authentication_error", "invalid_token"),
     **_rows(409, "invalid_request_error", "invalid_request_error", "already_exists", "conflict"),

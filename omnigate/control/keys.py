@@ -14,11 +14,11 @@ can tell them apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 import msgspec
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import DeferredLock
 
 from omnigate.config import values
 from omnigate.config.file_keys import ResolvedKey
@@ -27,7 +27,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.key_secret import new_secret, sha256_hex
 from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
-from omnigate.files import WriterBusyError, WriterStoppedError, replace_file
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, replace_file
 from omnigate.money import parse_usd, usd
 from omnigate.periods import PERIODS
 
@@ -43,13 +43,6 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 class KeysFileError(Exception):
     """``keys.json`` cannot be used; the text names the file and the remedy."""
-
-
-class Writer(Protocol):
-    """What runs work on files in order, off the reactor's thread."""
-
-    def submit(self, work: Callable[[], Any], /) -> Deferred[Any]:
-        """Run ``work`` after all that was submitted before; fires with what it returns."""
 
 
 @attrs.frozen
@@ -156,7 +149,7 @@ class KeyStore:
     def __init__(
         self,
         path: str,
-        writer: Writer,
+        writer: IWriter,
         now_ms: Callable[[], int],
         make_secret: Callable[[], str] = new_secret,
     ) -> None:

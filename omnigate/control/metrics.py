@@ -33,8 +33,7 @@ import twisted
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import GatewayKey
 from omnigate.control.reactor_lag import ReactorLag
-from omnigate.control.reports import Reports
-from omnigate.errors import ADMIN_ERRORS, ERRORS
+from omnigate.control.reports import Reports, counted_code
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.money import NANO_PER_USD
@@ -249,7 +248,7 @@ class ControlMetrics:
 
     def refused(self, code: str, count: int) -> None:
         """Count refusals that a data plane reports."""
-        self._refusals.labels(code if code in ERRORS or code in ADMIN_ERRORS else OTHER).inc(count)
+        self._refusals.labels(counted_code(code)).inc(count)
 
     def auth_failed(self, audience: str, reason: str) -> None:
         """Count a request whose credentials were refused."""

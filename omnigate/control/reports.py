@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from omnigate.errors import ERRORS
+from omnigate.errors import CLIENT_GONE, ERRORS
 from omnigate.text import one_line
 
 #: Key names times codes that are counted apart. Two hundred keys that meet every code fit in.
@@ -60,10 +60,10 @@ class Reports:
     def refused(self, key: str, code: str, count: int, now_ms: int) -> None:
         """Count refusals of one key for one reason.
 
-        :param code: a code of the table of refusals; any other is counted as ``other``.
+        :param code: see :func:`counted_code`.
         """
         key = one_line(key, MAX_KEY_CHARS)
-        code = code if code in ERRORS else OTHER_CODE
+        code = counted_code(code)
         row = self._rows.get((key, code))
         if row is None:
             if len(self._rows) >= MAX_ROWS:
@@ -84,6 +84,11 @@ class Reports:
     def figures(self, now: float) -> Mapping[str, float]:
         """Return the figures last reported, or none when that is too long ago."""
         return self._figures if now - self._figures_at <= FIGURES_SECONDS else {}
+
+
+def counted_code(code: str) -> str:
+    """Return under what a refusal is counted: its code, or ``other`` for one of no table."""
+    return code if code in ERRORS or code == CLIENT_GONE else OTHER_CODE
 
 
 def _acceptable(figures: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -9,7 +9,6 @@ the meantime. *Ready* is both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -26,14 +25,8 @@ from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reactor_lag import ReactorLag
 from omnigate.daemon_service import DaemonService, Ending
+from omnigate.files import IWriter
 from omnigate.ledger.service import Ledger
-
-
-class Stoppable(Protocol):
-    """A writer thread, as far as the end needs it."""
-
-    def stop(self) -> Deferred[None]:
-        """Finish what was submitted and end."""
 
 
 @attrs.define(eq=False)
@@ -48,7 +41,7 @@ class ControlParts:
     book: KeyBook
     metrics: ControlMetrics
     lag: ReactorLag
-    writers: tuple[Stoppable, ...]
+    writers: tuple[IWriter, ...]
     release_state: Callable[[], None]
 
 

@@ -13,7 +13,8 @@ import attrs
 
 from omnigate.config.schema import Config
 from omnigate.config.snapshot import SnapshotKey, build_snapshot, encode_snapshot
-from omnigate.control.keys import GatewayKey, KeyBook, Writer
+from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.files import IWriter
 from omnigate.ledger.budgets import blocked
 from omnigate.ledger.service import LedgerNotReady
 
@@ -63,7 +64,7 @@ class Snapshots:
         book: KeyBook,
         ledger: Spend,
         now_ms: Callable[[], int],
-        worker: Writer,
+        worker: IWriter,
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self.now_ms = now_ms

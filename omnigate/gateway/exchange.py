@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint
-from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError, envelope
+from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
 from omnigate.gateway.access_log import AccessLine, time_text
@@ -40,9 +40,6 @@ ONE_SHOT_BYTES = 65536
 _QUOTED_CHARS = 100
 
 _NOTHING = TokenCounts()
-
-#: A refusal that is counted, but that nobody is there to be told of.
-CLIENT_GONE = "client_disconnected"
 
 
 class Exchange:

@@ -83,7 +83,6 @@ class DataService(DaemonService):
         super().__init__(parts.endpoint, self.factory, clock, environ, ending, listen_fault)
         self.parts = parts
         self._settings = settings
-        self._environ = environ
 
     def _turn_away(self) -> bytes:
         """Count a connection beyond the cap, and say what it is told."""

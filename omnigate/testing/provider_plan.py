@@ -371,7 +371,7 @@ def _head(
 
 def _rate_headers(request: SeenRequest) -> list[str]:
     """Ids and counters, and the headers that a gateway must keep to itself."""
-    common = ["server: fake-provider", "set-cookie: session=secret-of-the-provider; path=/"]
+    common = ["server: fake-provider", "set-cookie: sid=secret-of-the-provider; path=/"]
     number = request_id(request)
     if request.anthropic:
         return [

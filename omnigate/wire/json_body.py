@@ -9,7 +9,7 @@ import msgspec
 
 from omnigate.wire.json_walk import JsonWalk
 
-#: How deep a client's JSON may nest; agents were seen at 13.
+#: How deep a client's JSON may nest; clients with tools were seen at 13.
 MAX_DEPTH = 64
 #: Members in one object, and bytes in one key as written.
 MAX_MEMBERS = 65536

@@ -46,7 +46,7 @@ __all__ = (
 #: size holds the reactor no longer than one read of a larger one does.
 ONE_SHOT_BYTES = 65536
 #: And up to here, if they have at most so many quotes, brackets and commas in them.
-#: An agent's body of 138 KB has about 19,000. The walk, if it should come to it,
+#: A body of 138 KB, full of tool calls, has about 19,000. The walk, if it should come to it,
 #: then takes a few milliseconds.
 CALM_BYTES = 262144
 CALM_MARKS = 24000

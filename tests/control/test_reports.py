@@ -23,6 +23,14 @@ class RefusalTests(SynchronousTestCase):
             [("a", "rate_limit_exceeded", 5, 5), ("b", "invalid_json", 2, 7)],
         )
 
+    def test_codes(self) -> None:
+        """Codes of the table are counted by name, clients that left too, and all others as one."""
+        reports = Reports(0)
+        for code in ("invalid_json", "client_disconnected", "already_exists", "x"):
+            reports.refused("a", code, 1, 0)
+        counts = {row.code: row.count for row in reports.rows()}
+        self.assertEqual(counts, {"invalid_json": 1, "client_disconnected": 1, "other": 2})
+
     def test_bounded(self) -> None:
         """Beyond the bound, names are counted together and no count is lost."""
         reports = Reports(0)

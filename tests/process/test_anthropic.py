@@ -84,7 +84,7 @@ class MessageTests(AnthropicCase):
         self.play(scene)
 
     def test_stream_helper(self) -> None:
-        """A stream through the package's own helper, with two tool calls in it."""
+        """A stream through the package's own reader of streams, with two tool calls in it."""
 
         async def scene(client: Any) -> None:
             manager = client.messages.stream(

@@ -134,7 +134,7 @@ class ChatTests(OpenAICase):
         self.play(scene)
 
     def test_streamed_tools(self) -> None:
-        """The same calls out of a stream, put together by the package's own helper."""
+        """The same calls out of a stream, put together by the package's own reader of streams."""
 
         async def scene(client: Any) -> None:
             manager = client.chat.completions.stream(
@@ -219,7 +219,7 @@ class OtherTests(OpenAICase):
         self.play(scene)
 
     def test_responses_with_tools(self) -> None:
-        """Function calls of the Responses API, through the package's own helper."""
+        """Function calls of the Responses API, through the package's own reader of streams."""
         tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
 
         async def scene(client: Any) -> None:
