@@ -18,7 +18,9 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from omnigate.wire.json_scan import BodyScanner, ScanError, media_parts, scan_body
+from omnigate.wire.json_body import ScanError
+from omnigate.wire.json_members import media_parts
+from omnigate.wire.json_scan import BodyScanner, scan_body
 
 READ_BYTES = 65536
 _WORDS = ["the", "of", "and", "to", "in", "is", "that", "for", "it", "with", "was", "have", "from"]

@@ -28,18 +28,6 @@ from omnigate.settings_table import (
 )
 from omnigate.text import one_line
 
-__all__ = [
-    "LATER_SETTINGS",
-    "SETTINGS",
-    "ControlSettings",
-    "DataSettings",
-    "Setting",
-    "SettingsError",
-    "provider_key",
-    "read_control_settings",
-    "read_data_settings",
-]
-
 PREFIX = "OMNIGATE_"
 
 # Variables whose names operators choose themselves: ``key_env = "OMNIGATE_KEY_APP"``.

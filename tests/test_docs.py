@@ -18,7 +18,8 @@ from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
 from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
-from omnigate.settings import FREE_PREFIX, LATER_SETTINGS, SETTINGS
+from omnigate.settings import FREE_PREFIX
+from omnigate.settings_table import LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
 from tests.planes.memory import MemoryDataPlane
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.settings import (
-    LATER_SETTINGS,
     MAX_SECRET_BYTES,
-    SETTINGS,
     ControlSettings,
     DataSettings,
     SettingsError,
@@ -19,6 +17,7 @@ from omnigate.settings import (
     read_control_settings,
     read_data_settings,
 )
+from omnigate.settings_table import LATER_SETTINGS, SETTINGS
 
 INTERNAL = "internal-token-0123456789"
 ADMIN = "admin-token-0123456789"

@@ -33,7 +33,7 @@ from omnigate.dialects.usage import (
     read_usage,
 )
 from omnigate.events import TokenCounts
-from omnigate.wire.json_scan import MemberReader, media_parts
+from omnigate.wire.json_members import MemberReader, media_parts
 
 FINISHED = 1
 """The event says that the answer is finished as far as the protocol is concerned."""

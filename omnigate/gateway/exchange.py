@@ -28,14 +28,13 @@ from omnigate.gateway.tables import Key, Route, Tables
 from omnigate.protocols.response import Response
 from omnigate.text import one_line
 from omnigate.wire.head import RequestHead, ResponseHead
-from omnigate.wire.json_scan import BodyScan, BodyScanner, ScanError, scan_body
+from omnigate.wire.json_body import BodyScan, ScanError
+from omnigate.wire.json_scan import ONE_SHOT_BYTES, BodyScanner, scan_body
 from omnigate.wire.target import Target
 
 if TYPE_CHECKING:
     from omnigate.gateway.plane import DataPlane
 
-#: Bodies up to this size are scanned at once when they are complete; larger ones as they arrive.
-ONE_SHOT_BYTES = 65536
 #: Characters of a client's text that a message or a log line repeats.
 _QUOTED_CHARS = 100
 

@@ -6,7 +6,7 @@ from omnigate.dialects.endpoints import Endpoint
 from omnigate.gateway.headers import request_lines
 from omnigate.gateway.tables import Target
 from omnigate.wire.head import RequestHead
-from omnigate.wire.json_scan import BodyScan
+from omnigate.wire.json_body import BodyScan
 from omnigate.wire.json_splice import splice_request
 
 #: Kinds of endpoints whose streams tell their usage only when asked to.

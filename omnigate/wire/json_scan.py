@@ -28,19 +28,8 @@ from omnigate.wire.json_body import (
     asks_for_usage,
     value_start,
 )
-from omnigate.wire.json_members import MemberReader, media_parts
 from omnigate.wire.json_proofs import prove_rebuilt, prove_shallow, prove_small
 from omnigate.wire.json_walk import PIECE_BYTES, JsonWalk
-
-__all__ = (
-    "ONE_SHOT_BYTES",
-    "BodyScan",
-    "BodyScanner",
-    "MemberReader",
-    "ScanError",
-    "media_parts",
-    "scan_body",
-)
 
 #: Bodies up to here are scanned in one go, whatever they hold: the worst of this
 #: size holds the reactor no longer than one read of a larger one does.

@@ -7,12 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.wire.json_body import BodyScan, ScanError
 from omnigate.wire.json_scan import (
     CALM_BYTES,
     ONE_SHOT_BYTES,
-    BodyScan,
     BodyScanner,
-    ScanError,
     scan_body,
 )
 from tests.corpus import body_attacks
