@@ -21,11 +21,11 @@ from omnigate.dialects.strike import strike
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER
 from omnigate.events import TokenCounts
 from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
-from omnigate.gateway.headers import answer_lines, unreadable
+from omnigate.gateway.headers import answer_lines, relayable
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
 from omnigate.gateway.tables import Target
-from omnigate.protocols.relay import Relay, ShortAnswer
+from omnigate.protocols.relay import Passage, Relay, ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER
 from omnigate.wire.head import ResponseHead
@@ -181,39 +181,49 @@ class Forwarding:
         self._head = head
         target = self._walk.target
         assert target is not None
-        fault = unreadable(head)
-        if fault is not None:
+        self._verdict = judge_status(head.status)
+        if self._verdict is not Verdict.ANSWER:
+            # What it failed with stands in its head, whatever the body is packed in.
+            self._collect(connection, FAILED_BODY_SECONDS)
+            return
+        if not relayable(head):
             connection.drop()
             self._attempt_failed(target, "bad_framing", head.status)
             return
-        verdict = self._verdict = judge_status(head.status)
-        plane = self._plane
-        if verdict is not Verdict.ANSWER:
-            self.deadline = plane.watchdog.after(FAILED_BODY_SECONDS)
-            short = self.short = ShortAnswer(self, plane.watchdog)
-            connection.hand_over(short)
-            return
         self.open_meter(head)
         if self.passage is None:
-            self.deadline = plane.watchdog.after(plane.stream_idle_seconds)
-            short = self.short = ShortAnswer(self, plane.watchdog)
-            connection.hand_over(short)
+            self._collect(connection, self._plane.stream_idle_seconds)
             return
-        self._unwatch()
         endpoint = self._exchange.endpoint
         assert endpoint is not None
+        self._relay_on(connection, self.passage, HEARTBEAT[endpoint.protocol])
+
+    def _collect(self, connection: UpstreamConnection, seconds: float) -> None:
+        """Take the body as one that may turn out short."""
+        watchdog = self._plane.watchdog
+        self.deadline = watchdog.after(seconds)
+        self.short = ShortAnswer(self, watchdog)
+        connection.hand_over(self.short)
+
+    def _relay_on(
+        self, connection: UpstreamConnection, passage: Passage, heartbeat: bytes = b""
+    ) -> Relay:
+        """Send the body on as it comes; from here on the relay keeps the time."""
+        self._unwatch()
+        plane = self._plane
         relay = self._relay = Relay(
             self,
             self._exchange.response,
             connection,
-            self.passage,
+            passage,
             plane.watchdog,
             idle_seconds=plane.stream_idle_seconds,
             stall_seconds=plane.stall_timeout_seconds,
-            heartbeat=HEARTBEAT[endpoint.protocol],
+            heartbeat=heartbeat,
             heartbeat_seconds=plane.heartbeat_seconds,
         )
         connection.hand_over(relay)
+        return relay
 
     def open_meter(self, head: ResponseHead) -> None:
         """Make the meter for an answer, and the passage where it is an event stream."""
@@ -356,24 +366,12 @@ class Forwarding:
             return
         if head.status < 300 and not begins_object(begun):
             connection.drop()
-            self._unwatch()
             self._attempt_failed(target, "not_json", head.status)
             return
-        self._unwatch()
         self.short = None
-        plane = self._plane
         assert self.meter is not None
-        relay = self._relay = Relay(
-            self,
-            self._exchange.response,
-            connection,
-            LongPassage(self.meter, target.upstream.secret),
-            plane.watchdog,
-            idle_seconds=plane.stream_idle_seconds,
-            stall_seconds=plane.stall_timeout_seconds,
-        )
-        connection.hand_over(relay)
-        relay.answer_data(begun)
+        passage = LongPassage(self.meter, target.upstream.secret)
+        self._relay_on(connection, passage).answer_data(begun)
 
     # -- a relayed answer
 
@@ -406,8 +404,7 @@ class Forwarding:
         self.connection = None
         head, target = self._head, self._walk.target
         assert head is not None and target is not None
-        target.cooldown.failed(self._plane.clock.seconds())
-        self._record(outcome, head.status)
+        self._fail_target(target, outcome, head.status)
         counts, estimated = self._metered()
         self._settle(499, counts, estimated, target)
         self._exchange.response.abort()

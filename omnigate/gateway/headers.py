@@ -112,13 +112,12 @@ def answer_lines(
     return b"".join(lines)
 
 
-def unreadable(head: ResponseHead) -> str | None:
-    """Why an answer cannot be relayed, though its framing is sound."""
+def relayable(head: ResponseHead) -> bool:
+    """Whether an answer can be relayed, its framing being sound.
+
+    We asked for ``identity``: what is packed can be neither metered nor judged.
+    """
     headers = head.headers
-    coding = headers.get(b"content-encoding")
-    if coding and coding.lower() != b"identity":
-        # We asked for identity; what is packed can be neither metered nor judged.
-        return "content-encoding"
-    if len(headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
-        return "content-type"
-    return None
+    if headers.get(b"content-encoding", b"").lower() not in (b"", b"identity"):
+        return False
+    return len(headers.get(b"content-type", b"")) <= MAX_CONTENT_TYPE_BYTES

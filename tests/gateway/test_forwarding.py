@@ -39,6 +39,7 @@ FAILURES: tuple[tuple[str, bytes], ...] = (
     ("status_502", reply(b"<html>", b"502 Bad")),
     ("status_503", reply(b"", b"503 Busy")),
     ("status_529", reply(ERROR, b"529 Overloaded")),
+    ("status_429", reply(ERROR, b"429 Slow", b"content-encoding: gzip\r\n")),
     ("upstream_auth", reply(ERROR, b"401 Who")),
     ("upstream_auth", reply(ERROR, b"403 No")),
     ("bad_framing", b"garbage\r\n\r\n"),
