@@ -26,7 +26,6 @@ WORKERS = 2
 #: What this version does not do, by the area of a case.
 NOT_YET = {
     "translation": "protocols are not translated yet",
-    "cache": "there is no response cache yet",
     "media-jobs": "there are no media jobs yet",
 }
 
