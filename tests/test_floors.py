@@ -42,7 +42,6 @@ FLOORS = {
     "ledger": 4,
     "control": 5,
     "gateway": 5,
-    "__main__": 6,
     "admin_client": 6,
     "cli": 6,
     "control_tap": 6,
@@ -50,7 +49,6 @@ FLOORS = {
     "data_tap": 6,
     "demo": 6,
     "demo_children": 6,
-    "epoll": 6,
 }
 
 # What the floors alone would allow, and the house does not: importer, and what it must not know.
