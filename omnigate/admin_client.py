@@ -13,6 +13,7 @@ from omnigate.settings import SettingsError, provider_key
 from omnigate.text import one_line
 
 DEFAULT_URL = "http://127.0.0.1:8081"
+# Of each wait for the control plane, which answers in milliseconds, or seconds on a loaded machine.
 TIMEOUT_SECONDS = 30
 # Ten thousand keys with their limits are a few megabytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

@@ -35,6 +35,7 @@ MAX_KEY_BYTES: Final = 256 * 1024
 #: Keys that are shown in one go; five hundred take about 5 ms.
 KEYS_AT_ONCE: Final = 500
 
+#: Two screens; whoever wants more says so, up to all that is kept.
 DEFAULT_REQUESTS: Final = 100
 MAX_REQUESTS: Final = RECENT_EVENTS
 

@@ -12,16 +12,20 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from omnigate.errors import GatewayError
+from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError
 
 INTERNAL = "internal"
 ADMIN = "admin"
 OPEN = "open"
 
+#: How many wrong credentials lock an address out, within how long and for how long. A person
+#: mistypes a few times; whoever guesses needs far more, and twenty a minute lead nowhere.
+WRONG_IN_WINDOW = 20
 WINDOW_SECONDS = 60.0
-WRONG_IN_WINDOW = 20  # a person mistypes a few times; a guesser needs far more
 LOCK_SECONDS = 60.0
-MAX_ADDRESSES = 10_000  # about 2 MB; beyond it the oldest entry gives way
+
+#: About 2 MB; beyond it the oldest entry gives way.
+MAX_ADDRESSES = 10_000
 
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+)\Z")
 
@@ -182,5 +186,5 @@ class Credentials:
             raise GatewayError(
                 "too_many_attempts" if audience == ADMIN else "rate_limit_exceeded",
                 "too many wrong credentials from this address; wait a minute",
-                retry_after=min(60, int(wait) + 1),
+                retry_after=min(MAX_OWN_RETRY_AFTER, int(wait) + 1),
             )

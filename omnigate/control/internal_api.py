@@ -14,17 +14,18 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.reports import MAX_COUNT, Reports
+from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
-from omnigate.events import MAX_BATCH_EVENTS
+from omnigate.events import MAX_BATCH_EVENTS, MAX_COUNT
 from omnigate.ledger.service import IngestResult
 from omnigate.text import repair_utf8
 
 #: Five hundred events with the longest attempts lists a route allows stay below.
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 
+#: A data plane counts at most 4,000 pairs of key and code apart, in some 400 KB.
 MAX_COUNTERS_BYTES: Final = 1024 * 1024
 MAX_REFUSAL_ROWS: Final = 10_000
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from omnigate.config.values import MAX_NAME_CHARS
 from omnigate.errors import CLIENT_GONE, ERRORS
 from omnigate.text import one_line
 
@@ -23,8 +24,8 @@ MAX_ROWS: Final = 5_000
 OTHER_KEY: Final = "(other)"
 OTHER_CODE: Final = "other"
 
-MAX_KEY_CHARS: Final = 64
-MAX_COUNT: Final = 10**12
+#: What is shown of a name; the names of keys are no longer than this.
+MAX_KEY_CHARS: Final = MAX_NAME_CHARS
 
 #: A data plane has a handful of figures to tell.
 MAX_FIGURES: Final = 64

@@ -42,8 +42,6 @@ MAX_PART_BYTES = 1024 * 1024
 # Beside the flags of the meter: a block is a comment, or only has fields that are no data.
 _NO_DATA = 8
 
-_USAGE_CHUNK_KINDS = ("chat", "completions")
-
 
 class StreamPassage:
     """What a client is sent of one upstream's stream, and what is known of the stream.
@@ -85,7 +83,7 @@ class StreamPassage:
         self.finished = False
         self._meter = meter
         self._openai = kind != "messages"
-        self._hide_usage = hide_usage and kind in _USAGE_CHUNK_KINDS
+        self._hide_usage = hide_usage
         self._secret = secret
         self._splitter = EventSplitter(MAX_EVENT_BYTES)
         self._sent = 0  # bytes of the unfinished event that have passed already

@@ -26,6 +26,7 @@ MODELS = "/v1/models"
 #: What Claude Code asks before anything else, without a key; a 404 lets it go on.
 _HELLO = "/api/hello"
 _ROOT = b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/messages"]}'
+#: Characters of a client's text that a message repeats.
 _QUOTED_CHARS = 100
 
 
