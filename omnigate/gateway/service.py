@@ -32,6 +32,7 @@ from omnigate.gateway.spool import Spool
 from omnigate.gateway.tables import Upstream
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientFactory
+from omnigate.protocols.connector import forget_tls_contexts
 from omnigate.protocols.pool import Connect, UpstreamPool
 from omnigate.protocols.response import status_line
 from omnigate.settings import DataSettings
@@ -96,7 +97,7 @@ class DataService(DaemonService):
         super().startService()
         parts = self.parts
         self.ending.watch()
-        self.ending.on_hangup(parts.access_log.reopen)
+        self.ending.on_hangup(self.reopen)
         parts.plane.watchdog.start()
         try:
             parts.access_log.start()
@@ -122,6 +123,11 @@ class DataService(DaemonService):
             parts.pull.first_snapshot().addCallback(lambda _: self.notify(systemd_notify.READY))
 
     # -- while it runs
+
+    def reopen(self) -> None:
+        """Take up files that were replaced, as SIGHUP asks for: the access log, authorities."""
+        self.parts.access_log.reopen()
+        forget_tls_contexts()
 
     def install(self, snapshot: Snapshot) -> None:
         """Put a snapshot in force, and say what it brings and what it lacks."""

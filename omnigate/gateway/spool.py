@@ -136,11 +136,6 @@ class Spool:
         """Events that wait."""
         return len(self._queue)
 
-    @property
-    def file_bytes(self) -> int:
-        """Length of the file."""
-        return 0 if self._file is None else self._file.size
-
     def open(self) -> None:
         """Load what an earlier run left, and get ready to take events.
 

@@ -22,7 +22,6 @@ from typing import Protocol as Shape
 
 from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -110,8 +109,6 @@ class ClientConnection(Protocol):
     under way.  Between two answers a pause keeps back the next request: a client that sends
     requests and takes no answers must not fill our memory.
     """
-
-    log = Logger()
 
     def __init__(self, plane: Plane, factory: ClientFactory, peer: str) -> None:
         # Twisted's ITransport leaves out half of what a TCP transport can do.

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.key_secret import is_managed_secret, sha256_hex
+from omnigate.control.key_secret import sha256_hex
 from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
 
@@ -28,7 +28,7 @@ class KeyTests(SynchronousTestCase):
         reply = self.create(name="m1", rpm=60, models=["fast", "claude-*"], budget_usd=2.5)
         self.assertEqual((reply.status, reply.headers["location"]), (201, "/admin/keys/m1"))
         secret = reply.json()["secret"]
-        self.assertTrue(is_managed_secret(secret))
+        self.assertRegex(secret, r"^ogk_[0-9A-Za-z]{49}$")
         self.assertEqual(reply.json()["key_sha256"], sha256_hex(secret))
         with open(os.path.join(self.folder, "keys.json"), encoding="utf-8") as file:
             written = file.read()

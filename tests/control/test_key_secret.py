@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.key_secret import is_managed_secret, new_secret, sha256_hex
+from omnigate.control.key_secret import new_secret, sha256_hex
 
 
 class SecretTests(SynchronousTestCase):
-    """Making and recognising secrets."""
+    """Making secrets."""
 
     def test_smallest_and_largest(self) -> None:
         """Every number of 256 bits has a form of the same length."""
@@ -24,30 +24,17 @@ class SecretTests(SynchronousTestCase):
         self.assertNotEqual(new_secret(), new_secret())
 
     @settings(max_examples=200, deadline=None)
-    @given(st.binary(min_size=32, max_size=32), st.integers(4, 52), st.sampled_from("aZ0_!é"))
-    def test_check_characters(self, random: bytes, place: int, other: str) -> None:
-        """A key is recognised; with one character changed it is not."""
+    @given(st.binary(min_size=32, max_size=32))
+    def test_check_is_the_crc_of_what_stands_before(self, random: bytes) -> None:
+        """A scanner in another language can compute it."""
         secret = new_secret(lambda size: random)
         self.assertTrue(re.fullmatch(r"ogk_[0-9A-Za-z]{49}", secret))
-        self.assertTrue(is_managed_secret(secret))
-        changed = secret[:place] + other + secret[place + 1 :]
-        self.assertEqual(is_managed_secret(changed), changed == secret)
-
-    def test_check_is_the_crc_of_what_stands_before(self) -> None:
-        """A scanner in another language can compute it."""
-        secret = new_secret(lambda size: b"\x01" * size)
         number = 0
         for char in secret[-6:]:
             number = number * 62 + int(
                 "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".index(char)
             )
         self.assertEqual(number, zlib.crc32(secret[:-6].encode()))
-
-    def test_not_a_key(self) -> None:
-        """Other texts are none, whatever stands behind them."""
-        secret = new_secret()
-        for text in ("", "ogk_", secret + "\n", secret + "0", secret[:-1], "sk-" + secret[3:]):
-            self.assertFalse(is_managed_secret(text))
 
     def test_hash(self) -> None:
         """The hash is plain SHA-256 in hex, as an operator computes it with sha256sum."""

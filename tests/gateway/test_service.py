@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any, cast
 
 import attrs
@@ -26,6 +27,7 @@ from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.service import DataParts, DataService, full_answer
 from omnigate.gateway.settle import Books
 from omnigate.gateway.spool import Spool
+from omnigate.protocols.connector import _tls_options
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import read_data_settings
@@ -67,12 +69,14 @@ class Ending:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.hang_up: Callable[[], object] = lambda: None
 
     def watch(self) -> None:
         self.told.append("watch")
 
-    def on_hangup(self, call: object) -> None:
+    def on_hangup(self, call: Callable[[], object]) -> None:
         self.told.append("hangup")
+        self.hang_up = call
 
     def stopped(self) -> None:
         self.told.append("stopped")
@@ -181,6 +185,15 @@ class ServiceTestCase(SynchronousTestCase):
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds * 20)):
             self.clock.advance(0.05)
+
+
+class HangupTests(ServiceTestCase):
+    def test_authorities_are_read_anew(self) -> None:
+        """After a SIGHUP the next connection trusts what its ``ca_file`` holds by then."""
+        self.start()
+        _tls_options("provider.test", None)
+        self.ending.hang_up()
+        self.assertEqual(0, _tls_options.cache_info().currsize)
 
 
 class StartTests(ServiceTestCase):
