@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 #: Characters of a client's text that a message or a log line repeats.
 _QUOTED_CHARS = 100
 
+#: What every 401 says of how to do it right (RFC 9110 §11.6.1).
+_CHALLENGE = ((b"www-authenticate", b'Bearer realm="omnigate"'),)
+
 _NOTHING = TokenCounts()
 
 
@@ -235,9 +238,12 @@ class Exchange:
             raise GatewayError(
                 "invalid_api_key",
                 "no key was sent; send a gateway key as 'Authorization: Bearer KEY' or 'x-api-key'",
+                headers=_CHALLENGE,
             )
         raise GatewayError(
-            "invalid_api_key", "this key is not known here; check it with the operator"
+            "invalid_api_key",
+            "this key is not known here; check it with the operator",
+            headers=_CHALLENGE,
         )
 
     def _forward(self) -> None:

@@ -29,6 +29,7 @@ from omnigate.gateway.tables import (
     Target as RouteTarget,
 )
 from omnigate.protocols.addresses import UpstreamAddress
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
@@ -63,6 +64,7 @@ class DataPlane:
         self.clock = clock
         self.wall = wall
         self.watchdog = watchdog
+        self.date = HttpDate(watchdog, wall)
         self.books = books
         self.access_log = access_log
         self.admission = Admission(
@@ -110,7 +112,7 @@ class DataPlane:
 
         It is what an application with a wrong base URL meets first.
         """
-        refusal = GatewayError(error.code, error.message)
+        refusal = GatewayError(error.code, error.message, status=error.status)
         request_id = self.new_id()
         status = refusal.kind.status
         body = envelope(_protocol_in(head.target), refusal, request_id)

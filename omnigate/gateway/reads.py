@@ -26,6 +26,10 @@ MODELS = "/v1/models"
 #: What Claude Code asks before anything else, without a key; a 404 lets it go on.
 _HELLO = "/api/hello"
 _ROOT = b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/messages"]}'
+#: The methods of RFC 9110 §9 and RFC 5789: to be refused here, but not unknown.
+_KNOWN_METHODS = frozenset(
+    (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")
+)
 #: Characters of a client's text that a message repeats.
 _QUOTED_CHARS = 100
 
@@ -40,12 +44,12 @@ def answer(exchange: Exchange) -> None:
     reading = method in (b"GET", b"HEAD")
     if path in PROBES or path == "/":
         if not reading:
-            raise _wrong_method("GET, HEAD")
+            raise _wrong_method(method, "GET, HEAD")
         _probe(exchange, path)
         return
     if path == _HELLO and method == b"HEAD":
         raise GatewayError("not_found", "there is nothing here")
-    if path == "/v1/responses" and reading and b"upgrade" in exchange.head.headers:
+    if path == "/v1/responses" and reading and _wants_upgrade(exchange):
         # Codex tries a WebSocket first, and at 426 goes over to POST at once.
         raise GatewayError(
             "endpoint_not_supported",
@@ -55,10 +59,10 @@ def answer(exchange: Exchange) -> None:
         )
     key = exchange.authenticate()
     if path in ENDPOINTS:
-        raise _wrong_method("POST")
+        raise _wrong_method(method, "POST")
     if path == MODELS or exchange.target.model_id is not None:
         if not reading:
-            raise _wrong_method("GET, HEAD")
+            raise _wrong_method(method, "GET, HEAD")
         assert exchange.tables is not None
         ids = exchange.tables.models_of(key)
         wanted = exchange.target.model_id
@@ -82,6 +86,11 @@ def answer(exchange: Exchange) -> None:
     raise GatewayError("not_found", "there is no such endpoint; see /v1/models for a start")
 
 
+def _wants_upgrade(exchange: Exchange) -> bool:
+    """Whether another protocol is asked for; in HTTP/1.0 that means nothing (RFC 9110 §7.8)."""
+    return b"upgrade" in exchange.head.headers and not exchange.head.http10
+
+
 def _probe(exchange: Exchange, path: str) -> None:
     """Probes are neither logged nor counted: they come each second, for ever."""
     plane = exchange.plane
@@ -99,9 +108,11 @@ def _probe(exchange: Exchange, path: str) -> None:
     )
 
 
-def _wrong_method(allowed: str) -> GatewayError:
+def _wrong_method(method: bytes, allowed: str) -> GatewayError:
+    """The refusal of a method: 501 where HTTP does not know it either (RFC 9110 §9.1)."""
     return GatewayError(
         "method_not_allowed",
         f"this path takes {allowed} only",
         headers=((b"allow", allowed.encode("ascii")),),
+        status=None if method in _KNOWN_METHODS else 501,
     )

@@ -25,6 +25,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import NEVER, Watchdog
 from omnigate.wire.head import (
@@ -32,6 +33,7 @@ from omnigate.wire.head import (
     HeadError,
     RequestHead,
     find_head_end,
+    head_too_long,
     parse_request_head,
 )
 from omnigate.wire.target import Target, TargetError, parse_target
@@ -84,6 +86,7 @@ class Plane(Shape):
     """What decides about requests."""
 
     watchdog: Watchdog
+    date: HttpDate
     client_timeout_seconds: float
     stall_timeout_seconds: float
 
@@ -311,14 +314,7 @@ class ClientConnection(Protocol):
             if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
                 self._searched = max(0, len(buffer) - 3)
                 return False
-            self._refuse_head(
-                b"",
-                HeadError(
-                    400,
-                    "invalid_request",
-                    f"the request head is longer than {MAX_HEAD_BYTES} bytes; send fewer headers",
-                ),
-            )
+            self._refuse_head(buffer[:64], head_too_long(buffer))
             return False
         block = buffer[:end]
         self._buffer = buffer[end:] if end < len(buffer) else b""
@@ -346,6 +342,7 @@ class ClientConnection(Protocol):
         response = self._response = Response(
             self,
             transport,
+            self._plane.date,
             head_only=head.method == b"HEAD",
             http10=head.http10,
             # Until the body has been read, an answer ends the connection.
@@ -396,14 +393,19 @@ class ClientConnection(Protocol):
         except Exception:
             exchange.crashed(Failure())
 
-    def _refuse_head(self, path: bytes, error: HeadError) -> None:
-        """Answer a head that cannot be trusted, and close: framing doubt is never repaired."""
-        self._refuse(self._plane.head_refusal(path, error))
+    def _refuse_head(self, line: bytes, error: HeadError) -> None:
+        """Answer a head that cannot be trusted, and close: framing doubt is never repaired.
+
+        :param line: the request line, as far as there is one.
+        """
+        self._refuse(self._plane.head_refusal(line, error), line.startswith(b"HEAD "))
 
     def _refuse(self, answer: tuple[int, bytes, bytes], head_only: bool = False) -> None:
         status, headers, body = answer
         self._buffer = b""
-        response = Response(self, self._wire, head_only=head_only, keep_alive=False)
+        response = Response(
+            self, self._wire, self._plane.date, head_only=head_only, keep_alive=False
+        )
         response.whole(status, headers, body)
         self._discard()
 

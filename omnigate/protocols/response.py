@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from omnigate.protocols.direct_tcp import unsent_bytes
+from omnigate.protocols.http_date import HttpDate
 from omnigate.wire.body import LAST_CHUNK
 
 _STATUS_LINES: dict[int, bytes] = {
@@ -52,12 +53,14 @@ class Response:
 
     Its connection is the transport's producer, and tells it when to pause and go on.
 
+    :param date: gives the line that says when the answer was made.
     :ivar started: the head is out.
     :ivar ended: nothing more will be written, for whatever reason.
     :ivar bytes_out: body bytes handed to the transport, framing not counted.
     """
 
     __slots__ = (
+        "_date",
         "_flow",
         "_owner",
         "_transport",
@@ -74,6 +77,7 @@ class Response:
         self,
         owner: ResponseOwner,
         transport: Any,
+        date: HttpDate,
         *,
         head_only: bool = False,
         http10: bool = False,
@@ -81,6 +85,7 @@ class Response:
     ) -> None:
         self._owner = owner
         self._transport = transport
+        self._date = date
         self._flow: Flow | None = None
         self.head_only = head_only
         self.http10 = http10
@@ -96,8 +101,9 @@ class Response:
         :param headers: header lines, each with its CRLF, without any framing header.
         """
         self.started = self.ended = True
-        block = b"%bcontent-length: %d\r\n%b%b\r\n" % (
+        block = b"%b%bcontent-length: %d\r\n%b%b\r\n" % (
             status_line(status),
+            self._date.line(),
             len(body),
             headers,
             b"" if self.keep_alive else b"connection: close\r\n",
@@ -119,8 +125,9 @@ class Response:
         self.bytes_out = len(first)
         if not self.chunked:
             self.keep_alive = False
-        head = b"%b%b%b%b\r\n" % (
+        head = b"%b%b%b%b%b\r\n" % (
             status_line(status),
+            self._date.line(),
             b"transfer-encoding: chunked\r\n" if self.chunked else b"",
             headers,
             b"" if self.keep_alive else b"connection: close\r\n",

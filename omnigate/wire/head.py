@@ -13,6 +13,8 @@ from typing import Literal
 
 import attrs
 
+from omnigate.wire.target import MAX_PATH_BYTES, MAX_QUERY_BYTES
+
 #: The largest head read. Real clients were seen at 1.5 KB; the widest provider
 #: heads (cookies, policies) stay under 8 KiB, and proxies stop at 8 to 32.
 MAX_HEAD_BYTES = 32768
@@ -34,8 +36,15 @@ _answer_head = re.compile(
     rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + _TEXT + rb"*+))?\r\n"
     rb"((?:" + _TOKEN + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
 ).fullmatch
+_endless_target = re.compile(
+    _TOKEN + rb"{1,24} /[\x21-\x7e]{%d}" % (MAX_PATH_BYTES + 1 + MAX_QUERY_BYTES)
+).match
 _header_line = re.compile(rb"(" + _TOKEN + rb"++):[ \t]*+(" + _TEXT + rb"*+)").fullmatch
-_host_value = re.compile(rb"[0-9A-Za-z.\-_~:\[\]%]{0,300}").fullmatch
+# A name or an address with or without a port; empty is right where the target has no authority
+# (RFC 9112, 3.2). 255 bytes is the longest name of DNS.
+_host_value = re.compile(
+    rb"(?:\[[0-9A-Za-z.\-_~:%]{2,64}\]|[0-9A-Za-z.\-_~%]{0,255})(?::[0-9]{0,5})?"
+).fullmatch
 _version_value = re.compile(rb"[\x21-\x7e]*+").fullmatch
 _expect_value = re.compile(rb"(?:100-continue)?", re.IGNORECASE).fullmatch
 # A list of betas: items of visible characters, blanks only next to a comma.
@@ -117,7 +126,7 @@ _REMEMBERED_NAMES = frozenset(
 class HeadError(Exception):
     """A request head that is refused: answer it and close the connection.
 
-    :param status: 400, 411, 417 or 505.
+    :param status: 400, 411, 414, 417 or 505.
     :param code: the gateway's reason, as in the table of errors.
     :param message: one sentence for the client; holds nothing the client sent.
     """
@@ -223,6 +232,21 @@ def find_head_end(buffer: bytes, start: int = 0) -> int:
     return end + 3 if end >= 0 else -1
 
 
+def head_too_long(buffer: bytes) -> HeadError:
+    """Say what is wrong with a head that has not ended within :data:`MAX_HEAD_BYTES`.
+
+    :param buffer: what has come of it.
+    """
+    if _endless_target(buffer):
+        # RFC 9112, 3 asks for this status; the other faults of a target are 400.
+        return HeadError(414, "invalid_path", "The request target is too long.")
+    return HeadError(
+        400,
+        "invalid_request",
+        f"The request head is longer than {MAX_HEAD_BYTES} bytes; send fewer headers.",
+    )
+
+
 def parse_request_head(block: bytes) -> RequestHead:
     """Read a request head.
 
@@ -235,7 +259,7 @@ def parse_request_head(block: bytes) -> RequestHead:
         raise _why_refused(lines)
     headers = dict(map(_judge_line, lines[1:-2]))
     if len(block) > MAX_HEAD_BYTES:
-        raise HeadError(400, "invalid_request", "The request head is too long.")
+        raise head_too_long(block)
     if len(headers) != len(lines) - 3:
         headers = _join_repeats(lines)
     method, target, minor = line.groups()

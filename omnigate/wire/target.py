@@ -17,6 +17,9 @@ MAX_PATH_BYTES = 1024
 MAX_QUERY_BYTES = 2048
 #: Longest model id after decoding.
 MAX_MODEL_ID = 256
+_TOO_LONG = (
+    f"The path may have at most {MAX_PATH_BYTES} bytes, and the query {MAX_QUERY_BYTES} more."
+)
 
 # Segments of unreserved characters and the few marks that ids use. Empty
 # segments cannot match, and ``.`` and ``..`` are asked for separately.
@@ -43,12 +46,14 @@ class TargetError(Exception):
     :param code: ``invalid_path`` (400) for a spelling that is not canonical,
         ``not_found`` (404) for a path that was clearly meant to be another.
     :param message: one sentence for the client.
+    :param status: 414 for a target that is too long (RFC 9112, 3), else that of the code.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.status = status
 
 
 @attrs.frozen
@@ -90,11 +95,13 @@ def parse_target(target: bytes) -> Target:
     if known is not None:
         return known
     path, _, query = target.partition(b"?")
-    if query and (_query(query) is None or len(query) > MAX_QUERY_BYTES):
+    if len(path) > MAX_PATH_BYTES or len(query) > MAX_QUERY_BYTES:
+        raise TargetError("invalid_path", _TOO_LONG, 414)
+    if query and _query(query) is None:
         raise TargetError("invalid_path", "The query may hold plain, unencoded characters only.")
     if path.startswith(_MODELS) and len(path) > len(_MODELS):
         return _model_target(path[len(_MODELS) :], query)
-    if _path(path) is None or len(path) > MAX_PATH_BYTES or _dot_segment(path) is not None:
+    if _path(path) is None or _dot_segment(path) is not None:
         raise _why_refused(path)
     if path.startswith(b"/v1/v1/"):
         raise _not_here(path[3:])
@@ -105,7 +112,7 @@ def parse_target(target: bytes) -> Target:
 
 def _model_target(raw: bytes, query: bytes) -> Target:
     """Decode the id of ``/v1/models/{id}``, once."""
-    if _model_id(raw) is None or len(raw) > MAX_PATH_BYTES:
+    if _model_id(raw) is None:
         raise TargetError("invalid_path", "The model id in the path is not spelled plainly.")
     model = raw
     if b"%" in raw:

@@ -113,6 +113,14 @@ class ProbeTests(ReadsTestCase):
             self.assertIn(b"upgrade", answer.headers)
         self.assertEqual(405, self.ask(b"/v1/responses").status)
 
+    def test_websocket_in_http10(self) -> None:
+        """HTTP/1.0 has no upgrades, so the header means nothing there (RFC 9110 §7.8)."""
+        client = self.plane.client()
+        client.send(
+            get(b"/v1/responses", b"upgrade: websocket\r\n").replace(b"HTTP/1.1", b"HTTP/1.0")
+        )
+        self.assertEqual(405, client.answer.status)
+
 
 class ModelTests(ReadsTestCase):
     def test_openai(self) -> None:
@@ -179,6 +187,7 @@ class ModelTests(ReadsTestCase):
             answer = self.ask(b"/v1/models", headers, secret=secret)
             self.assertEqual((401, "invalid_api_key"), (answer.status, answer.code))
             self.assertTrue(answer.whole)
+            self.assertTrue(answer.headers[b"www-authenticate"].startswith(b"Bearer "))
 
 
 class NowhereTests(ReadsTestCase):
@@ -200,6 +209,21 @@ class NowhereTests(ReadsTestCase):
             answer = self.ask(path, method=method)
             self.assertEqual((405, "method_not_allowed"), (answer.status, answer.code))
             self.assertEqual(allowed, answer.headers[b"allow"])
+
+    def test_unknown_method(self) -> None:
+        """A method that HTTP does not know is 501 wherever a known one is 405 (RFC 9110 §9.1)."""
+        for path in (b"/", b"/healthz", b"/readyz", b"/v1/models", b"/v1/responses"):
+            for method, status in (
+                (b"BREW", 501),
+                (b"get", 501),
+                (b"OPTIONS", 405),
+                (b"TRACE", 405),
+                (b"CONNECT", 405),
+                (b"DELETE", 405),
+            ):
+                answer = self.ask(path, method=method)
+                self.assertEqual((status, "method_not_allowed"), (answer.status, answer.code))
+                self.assertTrue(answer.headers[b"allow"])
 
     def test_hints(self) -> None:
         """A path that is a little off is told the right one, key or no key."""

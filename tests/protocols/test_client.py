@@ -18,6 +18,7 @@ from omnigate.protocols.client import (
     ClientConnection,
     ClientFactory,
 )
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.head import MAX_HEAD_BYTES, HeadError, RequestHead
@@ -83,6 +84,7 @@ class RecordingPlane:
 
     def __init__(self, clock: Clock) -> None:
         self.watchdog = Watchdog(clock)
+        self.date = HttpDate(self.watchdog, lambda: 0.0)
         self.client_timeout_seconds = TIMEOUT
         self.stall_timeout_seconds = STALL
         self.exchanges: list[RecordingExchange] = []
@@ -419,9 +421,15 @@ class RefusalTests(ClientTestCase):
 
     def test_to_a_head_request(self) -> None:
         """The refusal of a HEAD request has no body either."""
-        self.send(b"HEAD //v1/models HTTP/1.1\r\nhost: g\r\n\r\n")
-        self.assertTrue(self.wire.value().endswith(b"\r\n\r\n"))
-        self.assertEqual(400, self.answers(b"HEAD")[0].status)
+        for head in (
+            b"HEAD //v1/models HTTP/1.1\r\nhost: g\r\n\r\n",
+            b"HEAD /v1/models HTTP/1.1\r\n\r\n",
+            b"HEAD / HTTP/1.1\r\nx: " + b"y" * MAX_HEAD_BYTES,
+        ):
+            self.setUp()
+            self.send(head)
+            self.assertTrue(self.wire.value().endswith(b"\r\n\r\n"), head[:60])
+            self.assertEqual(400, self.answers(b"HEAD")[0].status, head[:60])
 
 
 class DeadlineTests(ClientTestCase):

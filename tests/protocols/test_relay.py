@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.relay import SHORT_BYTES, Relay, ShortAnswer
 from omnigate.protocols.response import Response
 from omnigate.protocols.upstream import Loss, UpstreamConnection
@@ -128,7 +129,9 @@ class RelayTestCase(SynchronousTestCase):
         self.connection = Connection()
         self.wire = WireTransport(self.clock)
         client = Client()
-        self.response = client.response = Response(client, self.wire)
+        self.response = client.response = Response(
+            client, self.wire, HttpDate(self.watchdog, lambda: 0.0)
+        )
         self.wire.registerProducer(client, True)
         self.relay = Relay(
             self.owner,

@@ -3,10 +3,15 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response, status_line
+from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.body import LAST_CHUNK
 from tests.planes.reading import read_answers
 from tests.planes.transport import WireTransport
+
+#: What every answer says of when it was made.
+DATE = b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
 
 
 class Client:
@@ -43,7 +48,12 @@ class ResponseTestCase(SynchronousTestCase):
         self.flow = Flow()
         self.wire = WireTransport(Clock())
         return Response(
-            self.client, self.wire, head_only=head_only, http10=http10, keep_alive=keep_alive
+            self.client,
+            self.wire,
+            HttpDate(Watchdog(Clock()), lambda: 0.0),
+            head_only=head_only,
+            http10=http10,
+            keep_alive=keep_alive,
         )
 
 
@@ -53,7 +63,8 @@ class WholeTests(ResponseTestCase):
         response = self.make()
         response.whole(200, b"x: y\r\n", b"hello")
         self.assertEqual(
-            b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx: y\r\n\r\nhello", self.wire.value()
+            b"HTTP/1.1 200 OK\r\n" + DATE + b"content-length: 5\r\nx: y\r\n\r\nhello",
+            self.wire.value(),
         )
         self.assertEqual(["ended"], self.client.told)
         self.assertTrue(response.started and response.ended)
@@ -70,7 +81,9 @@ class WholeTests(ResponseTestCase):
     def test_head_only(self) -> None:
         """The answer to HEAD tells the length and has no body."""
         self.make(head_only=True).whole(200, b"", b"hello")
-        self.assertEqual(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", self.wire.value())
+        self.assertEqual(
+            b"HTTP/1.1 200 OK\r\n" + DATE + b"content-length: 5\r\n\r\n", self.wire.value()
+        )
 
     def test_status_lines(self) -> None:
         """Every status has a line; those of providers have their names."""
@@ -89,7 +102,9 @@ class StreamTests(ResponseTestCase):
         response = self.make()
         response.begin(200, b"x: y\r\n", b"hel", self.flow)
         self.assertEqual(
-            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nx: y\r\n\r\n3\r\nhel\r\n",
+            b"HTTP/1.1 200 OK\r\n"
+            + DATE
+            + b"transfer-encoding: chunked\r\nx: y\r\n\r\n3\r\nhel\r\n",
             self.wire.value(),
         )
         response.piece(b"lo")
@@ -113,7 +128,9 @@ class StreamTests(ResponseTestCase):
         response.begin(200, b"", b"hel", self.flow)
         response.piece(b"lo")
         response.end()
-        self.assertEqual(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello", self.wire.value())
+        self.assertEqual(
+            b"HTTP/1.1 200 OK\r\n" + DATE + b"connection: close\r\n\r\nhello", self.wire.value()
+        )
         self.assertFalse(response.keep_alive)
 
     def test_last_answer_of_a_connection(self) -> None:
@@ -163,4 +180,6 @@ class StreamTests(ResponseTestCase):
         class Secure:
             """A transport that keeps it to itself."""
 
-        self.assertEqual(-1, Response(self.client, Secure()).unsent())
+        self.assertEqual(
+            -1, Response(self.client, Secure(), HttpDate(Watchdog(Clock()), lambda: 0.0)).unsent()
+        )

@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.wire.head import (
+    MAX_HEAD_BYTES,
     HeadError,
     ResponseHeadError,
     find_head_end,
+    head_too_long,
     parse_request_head,
     parse_response_head,
 )
@@ -95,6 +97,57 @@ class RequestTests(SynchronousTestCase):
             error = self.assertRaises(HeadError, parse_request_head, head_attacks.HEADS[name][0])
             self.assertEqual(error.code, code, name)
 
+    def test_hosts(self) -> None:
+        """A name or an address, with or without a port, or nothing; else 400 (RFC 9112, 3.2)."""
+        head = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
+        for host in (
+            b"",
+            b"a",
+            b"gateway.example.net",
+            b"gateway.example.net:",
+            b"gateway.example.net:65535",
+            b"my_service:8080",
+            b"a%2Db",
+            b"127.0.0.1:80",
+            b"[::1]",
+            b"[fe80::1%25eth0]:8080",
+            b"a" * 255 + b":80",
+        ):
+            self.assertEqual(parse_request_head(head % host).headers[b"host"], host)
+        parse_request_head(b"GET / HTTP/1.0\r\n\r\n")
+        for host in (
+            b"a:b",
+            b"a:1:2",
+            b"::1",
+            b"[::1",
+            b"::1]",
+            b"[::1]x",
+            b"a[::1]",
+            b"[]",
+            b"a,b",
+            b"a:123456",
+            b"http://a",
+            b'"a"',
+            b"a" * 256,
+        ):
+            error = self.assertRaises(HeadError, parse_request_head, head % host)
+            self.assertEqual((error.status, error.code), (400, "invalid_request"), host)
+
+    def test_too_long(self) -> None:
+        """A head that is too long is 400; where its target is what makes it so, 414."""
+        for line, status in (
+            (b"GET /", 414),
+            (b"POST /v1/messages?", 414),
+            (b"GET / HTTP/1.1\r\nX: ", 400),
+            (b"", 400),
+        ):
+            cut = line + b"a" * MAX_HEAD_BYTES
+            self.assertEqual(head_too_long(cut).status, status, line)
+            if line:
+                end = b"\r\n\r\n" if b"HTTP" in line else b" HTTP/1.1\r\nHost: a\r\n\r\n"
+                error = self.assertRaises(HeadError, parse_request_head, cut + end)
+                self.assertEqual(error.status, status, line)
+
     def test_bodies(self) -> None:
         """A length of 0 is borne where no body may be; it is no body."""
         for method in (b"GET", b"HEAD", b"DELETE", b"OPTIONS", b"POST"):
@@ -136,12 +189,6 @@ class RequestTests(SynchronousTestCase):
             self.assertEqual(head.expect_continue, wanted)
         empty = b"POST / HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 1\r\n\r\n"
         self.assertFalse(parse_request_head(empty).expect_continue)
-
-    def test_hosts(self) -> None:
-        """Names, addresses and ports are hosts; HTTP/1.0 needs none; an empty one passes."""
-        for host in (b"a.example", b"my_host:8080", b"[::1]:8080", b"127.0.0.1", b""):
-            parse_request_head(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
-        parse_request_head(b"GET / HTTP/1.0\r\n\r\n")
 
     def test_betas(self) -> None:
         """Lists of betas pass, also with blanks behind the commas; repeated lines join."""
