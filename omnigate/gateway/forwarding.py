@@ -21,7 +21,7 @@ from omnigate.dialects.strike import strike
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER
 from omnigate.events import TokenCounts
 from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
-from omnigate.gateway.headers import answer_lines, relayable
+from omnigate.gateway.headers import answer_lines, unrelayable
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
 from omnigate.gateway.tables import Target
@@ -186,9 +186,10 @@ class Forwarding:
             # What it failed with stands in its head, whatever the body is packed in.
             self._collect(connection, FAILED_BODY_SECONDS)
             return
-        if not relayable(head):
+        fault = unrelayable(head)
+        if fault:
             connection.drop()
-            self._attempt_failed(target, "bad_framing", head.status)
+            self._attempt_failed(target, fault, head.status)
             return
         self.open_meter(head)
         if self.passage is None:

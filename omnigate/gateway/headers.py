@@ -7,6 +7,7 @@ provider's answer only retry hints, rate counters and request ids reach the clie
 from __future__ import annotations
 
 from omnigate.dialects.strike import strike
+from omnigate.wire.content_coding import is_readable
 from omnigate.wire.head import RequestHead, ResponseHead
 
 #: Of a client's request, to an upstream of the same protocol.
@@ -112,12 +113,14 @@ def answer_lines(
     return b"".join(lines)
 
 
-def relayable(head: ResponseHead) -> bool:
-    """Whether an answer can be relayed, its framing being sound.
+def unrelayable(head: ResponseHead) -> str:
+    """The outcome of an answer that cannot be relayed although its framing is sound; else empty.
 
-    We asked for ``identity``: what is packed can be neither metered nor judged.
+    We asked for ``identity``: what is packed so that it cannot be unpacked can be neither metered
+    nor judged.
     """
-    headers = head.headers
-    if headers.get(b"content-encoding", b"").lower() not in (b"", b"identity"):
-        return False
-    return len(headers.get(b"content-type", b"")) <= MAX_CONTENT_TYPE_BYTES
+    if not is_readable(head):
+        return "unknown_coding"
+    if len(head.headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
+        return "bad_framing"
+    return ""

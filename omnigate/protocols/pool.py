@@ -77,3 +77,7 @@ class UpstreamPool:
         if connection in self._idle:
             self._idle.remove(connection)
             self._watchdog.discard(connection)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call once the reactor has seen to everybody else."""
+        self._watchdog.call_soon(call)

@@ -1,15 +1,16 @@
 """One connection to a provider: one request at a time, one answer, what is known of delivery.
 
 The connection tells an :class:`AnswerReceiver` what comes: the head once, the
-payload of the body as it was read (already out of its framing), and one end:
-:meth:`AnswerReceiver.answer_end` or :meth:`AnswerReceiver.answer_lost`.  How much
-is known of the request's fate stands in :class:`Loss`, since that alone decides
-whether it may be sent again.
+payload of the body as it was read (already out of its framing, and unpacked), and
+one end: :meth:`AnswerReceiver.answer_end` or :meth:`AnswerReceiver.answer_lost`.
+How much is known of the request's fate stands in :class:`Loss`, since that alone
+decides whether it may be sent again.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
@@ -18,14 +19,8 @@ from twisted.python.failure import Failure
 
 from omnigate.protocols.direct_tcp import unsent_bytes
 from omnigate.protocols.watchdog import NEVER
-from omnigate.wire.body import (
-    ChunkedReader,
-    CloseReader,
-    FramingError,
-    LengthReader,
-    TruncatedBody,
-    reader_for,
-)
+from omnigate.wire.body import BodyReader, FramingError, TruncatedBody, reader_for
+from omnigate.wire.content_coding import PackedReader, packed_reader
 from omnigate.wire.head import (
     MAX_HEAD_BYTES,
     ResponseHead,
@@ -86,6 +81,9 @@ class ConnectionOwner(Shape):
     def connection_gone(self, connection: UpstreamConnection) -> None:
         """The connection is lost or was dropped."""
 
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call once the reactor has seen to everybody else."""
+
 
 class UpstreamConnection(Protocol):
     """See the module's docstring.
@@ -99,7 +97,11 @@ class UpstreamConnection(Protocol):
         self._wire: Any = None
         self._owner = owner
         self._receiver: AnswerReceiver | None = None
-        self._reader: LengthReader | ChunkedReader | CloseReader | None = None
+        # Of the body under way one reads: the framing alone, or what is packed in it.
+        self._reader: BodyReader | None = None
+        self._packed: PackedReader | None = None
+        self._holding = False  # nothing is read while something waits to be unpacked
+        self._closed: Failure | None = None  # how the connection ended in the meantime
         self._head: ResponseHead | None = None
         self._buffer = b""
         self._searched = 0
@@ -130,6 +132,7 @@ class UpstreamConnection(Protocol):
         self._receiver = receiver
         self._head = None
         self._reader = None
+        self._packed = None
         self._interim = 0
         self.deadline = NEVER
         self._large = len(request) > LARGE_BYTES
@@ -146,13 +149,22 @@ class UpstreamConnection(Protocol):
     def pause(self) -> None:
         """Take nothing more from the provider for now."""
         # Between two requests it must be read, or nobody would notice that it was closed.
-        if self._receiver is not None and not self._lost and not self._paused:
+        if self._receiver is None or self._paused:
+            return
+        if not self._lost:
             self._paused = True
             self._wire.pauseProducing()
+        elif self._holding:
+            self._paused = True
 
     def resume(self) -> None:
         """Go on taking."""
-        if self._paused and not self._lost:
+        if not self._paused:
+            return
+        if self._holding:
+            self._paused = False
+            self._owner.call_soon(self._unpack_on)
+        elif not self._lost:
             self._paused = False
             self._wire.resumeProducing()
 
@@ -178,24 +190,28 @@ class UpstreamConnection(Protocol):
             self._lose()
             return
         try:
-            if self._reader is None:
-                self._head_received(data)
-            else:
+            if self._reader is not None:
                 self._body_received(receiver, data)
-        except (ResponseHeadError, FramingError) as error:
-            self._fail(Loss.FRAMING, str(error))
-        except Exception:
-            self._crash(receiver)
+            elif self._packed is not None:
+                self._packed_received(receiver, data)
+            else:
+                self._head_received(data)
+        except Exception as error:
+            self._broke(receiver, error)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end of the answer where its framing says so, else its loss."""
         was_lost, self._lost = self._lost, True
-        receiver = self._receiver
-        reader = self._reader
         if not was_lost:
             self._owner.connection_gone(self)
-        if receiver is None:
-            return
+        if self._holding:
+            # What has come is unpacked first.
+            self._closed = reason
+        elif self._receiver is not None:
+            self._connection_over(self._receiver, reason)
+
+    def _connection_over(self, receiver: AnswerReceiver, reason: Failure) -> None:
+        reader = self._reader or self._packed
         why = reason.getErrorMessage()
         if reader is None:
             if self._buffer:
@@ -240,14 +256,22 @@ class UpstreamConnection(Protocol):
                 raise ResponseHeadError(f"more than {MAX_INTERIM_HEADS} interim heads")
         self._buffer = b""
         self._head = head
-        self._reader = reader_for(head)
+        reader = reader_for(head)
+        packed = None
+        if b"content-encoding" in head.headers:
+            packed = self._packed = packed_reader(head, reader)
+        if packed is None:
+            self._reader = reader
         receiver = self._receiver
         assert receiver is not None
         receiver.answer_head(self, head)
         # The receiver may have dropped us, or handed the answer over.
         receiver = self._receiver
-        if receiver is not None and (buffer or self._reader.ended):
-            self._body_received(receiver, buffer)
+        if receiver is not None and (buffer or reader.ended):
+            if packed is None:
+                self._body_received(receiver, buffer)
+            else:
+                self._packed_received(receiver, buffer)
 
     def _body_received(self, receiver: AnswerReceiver, data: bytes) -> None:
         reader = self._reader
@@ -261,20 +285,62 @@ class UpstreamConnection(Protocol):
                 return
             receiver = taker
         if reader.ended:
-            head = self._head
-            assert head is not None
-            self._receiver = None
-            self._reader = None
-            if head.keep_alive and not reader.rest and not self._still_sending():
-                self.used = True
-                self.resume()
-                self._owner.connection_free(self)
-            else:
-                self._lose()
+            self._body_whole(receiver, reader)
+
+    def _packed_received(self, receiver: AnswerReceiver, data: bytes) -> None:
+        """Unpack one slice; others have their turn before the next."""
+        packed = self._packed
+        assert packed is not None
+        payload = packed.feed(data)
+        if payload:
+            receiver.answer_data(payload)
+            taker = self._receiver
+            if taker is None:
+                self._holding = False
+                return
+            receiver = taker
+        if packed.more:
+            if not self._holding:
+                self._holding = True
+                self._wire.pauseProducing()
+            if not self._paused:
+                self._owner.call_soon(self._unpack_on)
+            return
+        held, self._holding = self._holding, False
+        if held and not self._paused and not self._lost:
+            self._wire.resumeProducing()
+        if packed.ended:
+            packed.finish()
+            self._body_whole(receiver, packed)
+        elif self._closed is not None:
+            self._connection_over(receiver, self._closed)
+
+    def _unpack_on(self) -> None:
+        """The next turn of what waits to be unpacked."""
+        receiver = self._receiver
+        # Where it was paused meanwhile, it is called again when it goes on.
+        if receiver is not None and self._holding and not self._paused:
             try:
-                receiver.answer_end()
-            except Exception:
-                receiver.crashed(Failure())
+                self._packed_received(receiver, b"")
+            except Exception as error:
+                self._broke(receiver, error)
+
+    def _body_whole(self, receiver: AnswerReceiver, reader: BodyReader | PackedReader) -> None:
+        head = self._head
+        assert head is not None
+        self._receiver = None
+        self._reader = None
+        self._packed = None
+        if head.keep_alive and not reader.rest and not self._still_sending() and not self._lost:
+            self.used = True
+            self.resume()
+            self._owner.connection_free(self)
+        else:
+            self._lose()
+        try:
+            receiver.answer_end()
+        except Exception:
+            receiver.crashed(Failure())
 
     def _fail(self, loss: Loss, reason: str) -> None:
         receiver, self._receiver = self._receiver, None
@@ -285,8 +351,14 @@ class UpstreamConnection(Protocol):
             except Exception:
                 receiver.crashed(Failure())
 
-    def _crash(self, told: AnswerReceiver) -> None:
+    def _broke(self, told: AnswerReceiver, error: Exception) -> None:
         """Tell of an exception; ``told`` may have dropped us before it went on and failed."""
+        if isinstance(error, (ResponseHeadError, FramingError)):
+            self._fail(Loss.FRAMING, str(error))
+            return
+        if isinstance(error, TruncatedBody):
+            self._fail(Loss.TRUNCATED, str(error))
+            return
         failure = Failure()
         receiver, self._receiver = self._receiver, None
         self._lose()

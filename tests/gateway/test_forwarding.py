@@ -49,6 +49,7 @@ FAILURES: tuple[tuple[str, bytes], ...] = (
     ("bad_framing", PLAIN_HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n"),
     ("bad_framing", PLAIN_HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"f" * 17 + b"\r\n"),
     ("bad_framing", reply(ANSWER, headers=b"content-encoding: gzip\r\n")),
+    ("unknown_coding", reply(ANSWER, headers=b"content-encoding: br\r\n")),
     (
         "bad_framing",
         b"HTTP/1.1 200 OK\r\ncontent-type: " + b"x" * 257 + b"\r\ncontent-length: 0\r\n\r\n",

@@ -9,7 +9,9 @@ any more.
 
 from __future__ import annotations
 
+import gzip
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +134,13 @@ ANSWERS = (
     reply(b"<html>", headers=b""),
     reply(ERROR),
     reply(ANSWER, headers=b"content-encoding: gzip\r\n"),
+    reply(ANSWER, headers=b"content-encoding: br\r\n"),
+    reply(gzip.compress(ANSWER), headers=b"content-encoding: gzip\r\n"),
+    reply(zlib.compress(b'{"x":"' + bytes(400_000)), headers=b"content-encoding: deflate\r\n"),
+    STREAM_HEAD[:-2]
+    + b"content-encoding: gzip\r\n\r\n"
+    + chunk(gzip.compress(delta(b"x" * 30_000) * 20 + CLOSING))
+    + END,
     reply(ANSWER, headers=b"transfer-encoding: chunked\r\n"),
     b"HTTP/1.1 304 Not Modified\r\n\r\n",
     reply(b"moved", b"307 Temporary"),

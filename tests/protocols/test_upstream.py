@@ -20,7 +20,8 @@ UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
 class Owner:
     """A pool that only remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.free: list[UpstreamConnection] = []
         self.gone: list[UpstreamConnection] = []
 
@@ -29,6 +30,9 @@ class Owner:
 
     def connection_gone(self, connection: UpstreamConnection) -> None:
         self.gone.append(connection)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.clock.callLater(0, call)
 
 
 class Receiver:
@@ -61,7 +65,7 @@ class Receiver:
 class UpstreamTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.owner = Owner()
+        self.owner = Owner(self.clock)
         self.receiver = Receiver()
         self.connection = UpstreamConnection(self.owner)
         self.wire = WireTransport(self.clock)
