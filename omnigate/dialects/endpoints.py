@@ -45,3 +45,17 @@ ENDPOINTS: dict[str, Endpoint] = {
     )
 }
 """Every model endpoint by its path."""
+
+
+def protocol_at(path: str, *, versioned: bool) -> str:
+    """Tell in whose shape errors and lists are told at a path: its own, where it has one.
+
+    :param path: as a client wrote it; it need not be a path that there is.
+    :param versioned: the request names an ``anthropic-version``, as only one protocol's clients do.
+    """
+    endpoint = ENDPOINTS.get(path)
+    if endpoint is not None:
+        return endpoint.protocol
+    # Near the beginning: a base address that is a little off puts something before it.
+    meant = versioned or "/v1/messages" in path[:32] or path.startswith("/messages")
+    return ANTHROPIC if meant else OPENAI

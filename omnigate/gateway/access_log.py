@@ -26,6 +26,10 @@ from omnigate.text import valid_text
 STANDARD_OUTPUT: Final = "-"
 OFF: Final = "off"
 
+#: What every line says in ``msg``, so that whoever collects the lines of many programs can tell
+#: them from others.
+MESSAGE: Final = "request"
+
 #: How long a line may wait. Short enough for somebody who follows the log, long enough that a
 #: busy plane writes a thousand lines with one call.
 FLUSH_SECONDS = 0.2
@@ -55,6 +59,8 @@ _log = Logger()
 class AccessLine(
     msgspec.Struct,
     gc=False,
+    tag_field="msg",
+    tag=MESSAGE,
     rename={
         "input_tokens": "in",
         "output_tokens": "out",
@@ -65,12 +71,14 @@ class AccessLine(
 ):
     """One request; the members in the order in which they are written. Absent is ``None``.
 
-    ``ts`` is :func:`time_text` of the request's end; ``key`` the key's name; ``route`` the model
+    ``ts`` is :func:`time_text` of the request's end; ``level`` is :func:`level_of` its status;
+    ``key`` the key's name; ``route`` the model
     asked for and ``model`` what the upstream was sent; ``first_byte_ms`` and ``duration_ms`` count
     from the request's head.
     """
 
     ts: str
+    level: str
     request_id: str
     key: str | None
     method: str
@@ -262,6 +270,11 @@ def _shortened(text: str) -> str:
     return text[:_MAX_TEXT] + "…"
 
 
+def level_of(status: int) -> str:
+    """``error`` where the gateway or all providers failed, else ``info``."""
+    return "error" if status >= 500 else "info"
+
+
 def time_text(ts: float) -> str:
     """Write a moment in RFC 3339, in UTC and with milliseconds."""
     second, milliseconds = divmod(round(ts * 1000), 1000)
@@ -281,7 +294,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def _repaired(line: AccessLine) -> dict[str, object]:
     """Return a line with text that can be encoded, as the object it is written as."""
-    return {
+    return {"msg": MESSAGE} | {
         field.encode_name: valid_text(value) if isinstance(value, str) else value
         for field, value in (
             (field, getattr(line, field.name)) for field in msgspec.structs.fields(AccessLine)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.dialects.endpoints import ENDPOINTS, Endpoint
+from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
-from omnigate.gateway.access_log import AccessLine, time_text
+from omnigate.gateway.access_log import AccessLine, level_of, time_text
 from omnigate.gateway.admission import Ticket
 from omnigate.gateway.cache import CachedAnswer, request_digest
 from omnigate.gateway.forwarding import Forwarding
@@ -52,12 +52,12 @@ class Exchange:
     """
 
     __slots__ = (
+        "_arriving",
         "_cache_digest",
         "_cache_until",
         "_entered_at",
         "_forwarding",
         "_peer",
-        "_pieces",
         "_scanner",
         "_settled",
         "_ticket",
@@ -96,7 +96,7 @@ class Exchange:
         self.route_model = ""
         self._ticket: Ticket | None = None
         self._scanner: BodyScanner | None = None
-        self._pieces: list[bytes] = []
+        self._arriving: bytearray | None = None
         self._forwarding: Forwarding | None = None
         self._settled = False
         self._cache_digest: bytes | None = None
@@ -121,12 +121,16 @@ class Exchange:
     def body_piece(self, data: bytes, last: bool) -> None:
         """Take in the body; when it is complete, find the route and go."""
         try:
-            if last and not self._pieces and self._scanner is None:
+            arriving = self._arriving
+            if last and arriving is None:
                 self.body = data
                 self.scan = scan_body(data)
             else:
-                if not last or data:
-                    self._pieces.append(data)
+                if arriving is None:
+                    # One array and no list of pieces: a client that sends two bytes at a time
+                    # would make us hold twenty times what it sends.
+                    arriving = self._arriving = bytearray()
+                arriving += data
                 if self._scanner is None and self.head.content_length > ONE_SHOT_BYTES:
                     self._scanner = BodyScanner(self.head.content_length)
                 if self._scanner is not None:
@@ -136,8 +140,8 @@ class Exchange:
                         raise self._scanner.fault
                 if not last:
                     return
-                self.body = b"".join(self._pieces)
-                self._pieces = []
+                self.body = bytes(arriving)
+                self._arriving = None
                 scanner, self._scanner = self._scanner, None
                 self.scan = scanner.finish(self.body) if scanner else scan_body(self.body)
             self._forward()
@@ -161,6 +165,8 @@ class Exchange:
             "request {request_id} failed inside the gateway", failure, request_id=self.id
         )
         response = self.response
+        error = GatewayError("internal_error", "the gateway failed at this request; try it again")
+        body = b"" if response.started else self.error_body(error)
         forwarding = self._forwarding
         if forwarding is not None:
             forwarding.crashed()
@@ -170,16 +176,12 @@ class Exchange:
             response.abort()
         elif not response.ended:
             response.keep_alive = False
-            self.answer_error(
-                GatewayError("internal_error", "the gateway failed at this request; try it again")
-            )
+            self.answer_error(error, body)
 
     @property
     def protocol(self) -> str:
         """In whose shape errors and lists are told: ``openai`` or ``anthropic``."""
-        if self.target.path.startswith("/v1/messages"):
-            return "anthropic"
-        return "anthropic" if b"anthropic-version" in self.head.headers else "openai"
+        return protocol_at(self.target.path, versioned=b"anthropic-version" in self.head.headers)
 
     # -- steps
 
@@ -192,12 +194,12 @@ class Exchange:
                 "this key has used up its budget for the period; ask the operator to raise it",
             )
         length = self.head.content_length
-        if length > plane.max_body_bytes:
-            raise GatewayError(
-                "request_too_large",
-                f"the body has {length} bytes and the limit is {plane.max_body_bytes}",
-            )
-        self._ticket = plane.admission.enter(key.use, key.max_concurrent, length)
+        too_large = length > plane.max_body_bytes
+        # What is too large is never read and takes no memory; were it counted, its client would be
+        # told to come back with it.
+        self._ticket = plane.admission.enter(
+            key.use, key.max_concurrent, 0 if too_large else length
+        )
         bucket = key.bucket
         if bucket is not None and endpoint.metered:
             wait = bucket.take(plane.clock.seconds())
@@ -207,6 +209,11 @@ class Exchange:
                     f"this key may send {key.rpm} requests a minute; wait and try again",
                     retry_after=min(ceil(wait), MAX_OWN_RETRY_AFTER),
                 )
+        if too_large:
+            raise GatewayError(
+                "request_too_large",
+                f"the body has {length} bytes and the limit is {plane.max_body_bytes}",
+            )
 
     def authenticate(self) -> Key:
         """The key of the request.
@@ -316,7 +323,7 @@ class Exchange:
             self._cache_digest = digest
             self._cache_until = now + route.cache_ttl_s
             return False
-        self.response.bytes_out = len(answer.body)
+        self.will_send(answer.body)
         self.settle_usage(
             200,
             _NOTHING,
@@ -346,13 +353,26 @@ class Exchange:
 
     def refuse(self, error: GatewayError) -> None:
         """Count a refusal and tell it."""
+        body = self.error_body(error)
         self.settle_refusal(error.kind.code, error.kind.status)
-        self.answer_error(error)
+        self.answer_error(error, body)
 
-    def answer_error(self, error: GatewayError) -> None:
-        """Write an error in the shape of the client's protocol; counts nothing."""
+    def error_body(self, error: GatewayError) -> bytes:
+        """An error in the shape of the client's protocol, about to be sent."""
+        body = envelope(self.protocol, error, self.id)
+        self.will_send(body)
+        return body
+
+    def answer_error(self, error: GatewayError, body: bytes) -> None:
+        """Write an error whose body was made before; counts nothing."""
         lines = b"".join(b"%b: %b\r\n" % pair for pair in error.response_headers())
-        self.answer(error.kind.status, envelope(self.protocol, error, self.id), lines)
+        self.answer(error.kind.status, body, lines)
+
+    def will_send(self, body: bytes) -> None:
+        """Note the length of a whole answer for the log line, which is written before it."""
+        response = self.response
+        if not response.ended:
+            response.bytes_out = 0 if response.head_only else len(body)
 
     def answer(self, status: int, body: bytes, lines: bytes = b"") -> None:
         """Write a JSON answer of our own, with the request id."""
@@ -459,6 +479,7 @@ class Exchange:
         log.line(
             AccessLine(
                 time_text(self.plane.wall()),
+                level_of(status),
                 self.id,
                 self.key.name if self.key else None,
                 self.head.method.decode("latin-1"),

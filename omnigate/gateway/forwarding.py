@@ -113,8 +113,9 @@ class Forwarding:
             target = self._walk.advance()
         if target is None:
             error = self._walk.end()
+            body = self._exchange.error_body(error)
             self._settle(error.kind.status, NOTHING, False, None, error.kind.code)
-            self._exchange.answer_error(error)
+            self._exchange.answer_error(error, body)
             return
         self._try(target)
 

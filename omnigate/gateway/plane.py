@@ -9,9 +9,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.dialects.endpoints import protocol_at
 from omnigate.errors import GatewayError, envelope
 from omnigate.gateway.abandoned import Abandoned
-from omnigate.gateway.access_log import AccessLine, AccessLog, time_text
+from omnigate.gateway.access_log import AccessLine, AccessLog, level_of, time_text
 from omnigate.gateway.admission import Admission
 from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.exchange import Exchange
@@ -95,14 +96,15 @@ class DataPlane:
         """An exchange for a well-formed head."""
         return Exchange(self, head, target, response, peer)
 
-    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """The answer to a head that cannot be trusted; it has no request id."""
+        path = first.partition(b" ")[2].decode("latin-1")
         refusal = GatewayError(error.code, error.message, status=error.status)
         self.books.refusal("", error.code)
         return (
             refusal.kind.status,
             b"content-type: application/json\r\n",
-            envelope(_protocol_in(path), refusal, ""),
+            envelope(protocol_at(path, versioned=False), refusal, ""),
         )
 
     def target_refusal(
@@ -115,16 +117,20 @@ class DataPlane:
         refusal = GatewayError(error.code, error.message, status=error.status)
         request_id = self.new_id()
         status = refusal.kind.status
-        body = envelope(_protocol_in(head.target), refusal, request_id)
+        # Without the query: whatever is in it is not for a log.
+        path = head.target.partition(b"?")[0].decode("latin-1")
+        versioned = b"anthropic-version" in head.headers
+        body = envelope(protocol_at(path, versioned=versioned), refusal, request_id)
         self.books.refusal("", error.code)
         if self.access_log.enabled:
             self.access_log.line(
                 AccessLine(
                     ts=time_text(self.wall()),
+                    level=level_of(status),
                     request_id=request_id,
                     key=None,
                     method=head.method.decode("latin-1"),
-                    path=head.target.decode("latin-1"),
+                    path=path,
                     route=None,
                     model=None,
                     upstream=None,
@@ -138,7 +144,7 @@ class DataPlane:
                     duration_ms=0,
                     attempts=0,
                     bytes_in=head.content_length,
-                    bytes_out=len(body),
+                    bytes_out=0 if head.method == b"HEAD" else len(body),
                     client=peer,
                     estimated=False,
                 )
@@ -183,11 +189,6 @@ class DataPlane:
         if self.tables is not None:
             for upstream in self.tables.upstreams.values():
                 upstream.pool.close()
-
-
-def _protocol_in(target: bytes) -> str:
-    """In whose shape to tell an error about a target that was not read."""
-    return "anthropic" if b"/v1/messages" in target[:32] else "openai"
 
 
 def compile_upstream(

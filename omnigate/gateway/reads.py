@@ -77,6 +77,7 @@ def answer(exchange: Exchange) -> None:
                 f"no model {one_line(wanted, _QUOTED_CHARS)!r} for this key; "
                 "GET /v1/models lists them",
             )
+        exchange.will_send(body)
         exchange.settle_read(200)
         exchange.answer(200, body)
         return

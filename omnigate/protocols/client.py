@@ -95,8 +95,11 @@ class Plane(Shape):
     ) -> Exchange:
         """A new exchange for a request whose head is well formed."""
 
-    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
-        """Status, header lines and body for a malformed head; counts it."""
+    def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
+        """Status, header lines and body for a malformed head; counts it.
+
+        :param first: its first line, as far as there is one.
+        """
 
     def target_refusal(
         self, head: RequestHead, error: TargetError, peer: str

@@ -97,7 +97,6 @@ class BodyScanner:
         "_decoder",
         "_fed",
         "_held",
-        "_held_bytes",
         "_length",
         "_marks",
         "_walk",
@@ -111,8 +110,7 @@ class BodyScanner:
         self._walk = _request_walk(declared_length)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._cut = False  # a character is cut at the end of what was walked
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._held = bytearray()  # no list: tiny reads would weigh twenty times their bytes
         self._fed = 0
         self.fault: ScanError | None = None
 
@@ -121,12 +119,11 @@ class BodyScanner:
         self._fed += len(data)
         if self._length <= ONE_SHOT_BYTES or self.fault is not None:
             return
-        self._held.append(data)
-        self._held_bytes += len(data)
+        self._held += data
         if self._at_once:
             self._marks += len(data.translate(None, _NOT_CALM))
             self._at_once = self._marks <= CALM_MARKS
-        if not self._at_once and self._held_bytes >= _WALK_BYTES:
+        if not self._at_once and len(self._held) >= _WALK_BYTES:
             self._walk_held()
 
     def finish(self, body: bytes) -> BodyScan:
@@ -148,9 +145,8 @@ class BodyScanner:
 
     def _walk_held(self) -> None:
         """Walk what was put off."""
-        text = b"".join(self._held)
-        self._held = []
-        self._held_bytes = 0
+        text = bytes(self._held)
+        self._held.clear()
         for start in range(0, len(text), PIECE_BYTES):
             piece = text[start : start + PIECE_BYTES]
             if self._cut or not piece.isascii():

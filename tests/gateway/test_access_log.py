@@ -12,7 +12,7 @@ from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway import access_log as access_log_module
-from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLine, AccessLog, time_text
+from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLine, AccessLog, level_of, time_text
 from omnigate.testing.writer import SynchronousWriter
 from omnigate.text import valid_text
 
@@ -22,6 +22,7 @@ def access_line(**changes: Any) -> AccessLine:
     ts = changes.pop("ts", 1_790_000_000.007)
     facts: dict[str, Any] = {
         "ts": time_text(ts),
+        "level": "info",
         "request_id": "0a" * 16,
         "key": "app",
         "method": "POST",
@@ -82,9 +83,10 @@ class LineTests(AccessLogCase):
         self.clock.advance(FLUSH_SECONDS)
         self.assertEqual(
             self.text(),
-            '{"ts":"2026-09-21T14:13:20.007Z","request_id":"0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",'
-            '"key":"app","method":"POST","path":"/v1/chat/completions","route":"fast",'
-            '"model":"gpt-4o-mini","upstream":"openai","status":200,"error_code":null,'
+            '{"msg":"request","ts":"2026-09-21T14:13:20.007Z","level":"info",'
+            '"request_id":"0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a","key":"app","method":"POST",'
+            '"path":"/v1/chat/completions","route":"fast","model":"gpt-4o-mini",'
+            '"upstream":"openai","status":200,"error_code":null,'
             '"stream":true,"in":120,"out":40,"cached":3,"ttfb_ms":210,"dur_ms":1200,"attempts":1,'
             '"bytes_in":1024,"bytes_out":2048,"client":"192.0.2.1","estimated":false}\n',
         )
@@ -104,6 +106,11 @@ class LineTests(AccessLogCase):
                 "2026-09-21T14:13:19.999Z",
             ],
         )
+
+    def test_level(self) -> None:
+        """A fault of the gateway or of all providers stands out, a refusal or a lost client not."""
+        for status, level in ((200, "info"), (429, "info"), (499, "info"), (500, "error")):
+            self.assertEqual(level, level_of(status), status)
 
     def test_absent(self) -> None:
         """What does not apply is null."""
@@ -137,6 +144,9 @@ class LineTests(AccessLogCase):
         self.line(model="a\x1b[1m\x7f\x9b\n\u202eb\ud800")
         self.line(model="next")
         self.clock.advance(FLUSH_SECONDS)
+        self.assertEqual(
+            {"request"}, {json.loads(line)["msg"] for line in self.text().splitlines()}
+        )
         self.assertIn(
             r'"model":"a\u001b[1m\u007f\u009b\n\u202eb' + "\N{REPLACEMENT CHARACTER}", self.text()
         )

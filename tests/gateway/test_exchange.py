@@ -1,5 +1,7 @@
 """The steps of a request up to its forwarding: each refusal, its code, its count, its place."""
 
+import tracemalloc
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.errors import ERRORS
@@ -182,6 +184,27 @@ class BodyTests(ExchangeTestCase):
         client.send(request(b"x" * MEBIBYTE)[:-MEBIBYTE])
         self.assertEqual(b"", client.received())
 
+    def test_in_small_pieces(self) -> None:
+        """A body that comes in pieces of two bytes takes no more memory than it may."""
+        for size in (100_000, 400_000):
+            body = CHAT[:-1] + b',"user":"' + b"x" * size + b'"}'
+            sent = request(body)
+            client = self.plane.client()
+            client.send(sent[: -len(body)])
+            exchange = self.plane.plane.exchanges[-1]
+            tracemalloc.start()
+            try:
+                for start in range(0, len(body) - 1, 2):
+                    exchange.body_piece(body[start : start + 2], False)
+                held = tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
+            self.assertLess(held, 2.5 * len(body))
+            exchange.body_piece(body[-1:], True)
+            self.assertTrue(
+                self.plane.last.requests().endswith(body.replace(b"small", b"vendor-1"))
+            )
+
     def test_message_holds_nothing_of_others(self) -> None:
         """What a client sent is repeated in bounds and without control bytes only."""
         answer = self.check_refused(
@@ -247,6 +270,22 @@ class AdmissionTests(ExchangeTestCase):
         self.assertEqual((503, "overloaded"), (client.answer.status, client.answer.code))
         self.assertEqual(b"1", client.answer.headers[b"retry-after"])
 
+    def test_too_large_and_too_many(self) -> None:
+        """A body that is too large is told so, and not to come back, whatever memory is left."""
+        head = request(b"x")[:-1].replace(b"content-length: 1", b"content-length: 99999999999")
+        answer = self.check_refused(head, "request_too_large")
+        self.assertNotIn(b"retry-after", answer.headers)
+        for _ in range(2):
+            self.plane.client().send(request(CHAT))
+        self.assertEqual("concurrency_limit_exceeded", self.ask(head).code)
+
+    def test_blocked_first(self) -> None:
+        """A key without budget is told that before anything about size or number."""
+        head = request(b"x", secret=BLOCKED)[:-1]
+        for length in (b"1", b"8388609", b"99999999999"):
+            sized = head.replace(b"content-length: 1", b"content-length: " + length)
+            self.check_refused(sized, "budget_exceeded", key_name="blocked")
+
     def test_own_bound(self) -> None:
         """A key's own bound counts instead of the default."""
         self.plane.install(
@@ -260,9 +299,12 @@ class AdmissionTests(ExchangeTestCase):
 class RateTests(ExchangeTestCase):
     def setUp(self) -> None:
         self.plane = MemoryDataPlane(
-            routes=[route("small", ("u1", "vendor-1"), ("u2", "vendor-2"))],
+            routes=[
+                route("small", ("u1", "vendor-1"), ("u2", "vendor-2")),
+                route("only", ("u1", "vendor-1")),
+            ],
             upstreams=[upstream("u1"), upstream("u2", "anthropic")],
-            keys=[key(rpm=3)],
+            keys=[key(rpm=3, max_concurrent=1), key("narrow", NARROW, models=("big",), rpm=3)],
         )
 
     def test_burst_and_wait(self) -> None:
@@ -272,7 +314,10 @@ class RateTests(ExchangeTestCase):
         answer = self.check_refused(request(CHAT), "rate_limit_exceeded")
         self.assertEqual(b"20", answer.headers[b"retry-after"])
         self.check_refused(request(MESSAGES, b"/v1/messages"), "rate_limit_exceeded")
-        self.plane.clock.advance(20)
+        self.plane.clock.advance(19.9)
+        answer = self.check_refused(request(CHAT), "rate_limit_exceeded")
+        self.assertEqual(b"1", answer.headers[b"retry-after"])
+        self.plane.clock.advance(0.1)
         client = self.plane.client()
         client.send(request(CHAT))
         self.assertEqual(b"", client.received())
@@ -283,12 +328,76 @@ class RateTests(ExchangeTestCase):
             self.ask(request(b"{}"))
         self.check_refused(request(CHAT)[: -len(CHAT)], "rate_limit_exceeded")
 
+    def test_charged(self) -> None:
+        """A request that is refused for its body or its model has used up one of the minute's."""
+        large = request(b"x")[:-1].replace(b"content-length: 1", b"content-length: 8388609")
+        for refused, code in (
+            (large, "request_too_large"),
+            (request(b"{"), "invalid_json"),
+            (request(b"{}"), "invalid_request"),
+            (request(CHAT.replace(b"small", b"none")), "model_not_found"),
+            (request(CHAT, secret=NARROW), "model_not_allowed"),
+            (
+                request(MESSAGES.replace(b"small", b"only"), b"/v1/messages"),
+                "endpoint_not_supported",
+            ),
+        ):
+            self.setUp()
+            name = "narrow" if NARROW.encode() in refused else "k1"
+            for _ in range(3):
+                self.check_refused(refused, code, key_name=name)
+            self.check_refused(refused, "rate_limit_exceeded", key_name=name)
+
+    def test_refused_before_it_counts(self) -> None:
+        """A request that is refused before its turn at the rate costs nothing of it."""
+        self.plane.client().send(request(CHAT)[:-1])
+        for _ in range(5):
+            answer = self.ask(request(CHAT, headers=b"x-n: 1\r\n"))
+            self.assertEqual("concurrency_limit_exceeded", answer.code)
+            self.ask(request(CHAT, secret=UNKNOWN))
+            self.ask(request(CHAT, b"/v1/nothing"))
+            self.ask(get(b"/v1/chat/completions"))
+        self.plane.plane.exchanges[0].settle_refusal("client_disconnected", 499)
+        self.check_refused(request(b"{}"), "invalid_request")
+        self.check_refused(request(b"{}"), "invalid_request")
+        self.check_refused(request(b"{}"), "rate_limit_exceeded")
+
     def test_not_charged(self) -> None:
         """What is not metered is not charged, and neither is a read."""
         for _ in range(5):
-            self.plane.client().send(request(MESSAGES, b"/v1/messages/count_tokens"))
+            client = self.plane.client()
+            client.send(request(MESSAGES, b"/v1/messages/count_tokens"))
+            self.plane.last.answer(reply(b'{"input_tokens":9}'))
+            self.assertEqual(200, client.answer.status)
             self.ask(get(b"/v1/models"))
         self.assertEqual([], self.plane.refused)
+
+
+class ShapeTests(ExchangeTestCase):
+    def test_the_endpoint_s_own(self) -> None:
+        """An error has the shape of the endpoint it comes from, whatever else the client sends."""
+        version = b"anthropic-version: 2023-06-01\r\n"
+        for path, protocol in (
+            (b"/v1/chat/completions", "openai"),
+            (b"/v1/completions", "openai"),
+            (b"/v1/responses", "openai"),
+            (b"/v1/embeddings", "openai"),
+            (b"/v1/messages", "anthropic"),
+            (b"/v1/messages/count_tokens", "anthropic"),
+        ):
+            for headers in (b"", version):
+                for sent in (request(b"{}", path, headers), get(path, headers)):
+                    shape = "anthropic" if self.ask(sent).json.get("type") == "error" else "openai"
+                    self.assertEqual(protocol, shape, sent)
+
+    def test_elsewhere(self) -> None:
+        """Where nothing is, the shape is that of the client, as far as it can be told."""
+        version = b"anthropic-version: 2023-06-01\r\n"
+        for path in (b"/v1/nothing", b"/v1/models/none", b"//v1/models", b"/models", b"/a/../b"):
+            for headers, told in ((b"", None), (version, "error")):
+                self.assertEqual(told, self.ask(get(path, headers)).json.get("type"), path)
+        for path in (b"/messages", b"//v1/messages", b"/v1/v1/messages", b"/v1/messages/batches"):
+            self.assertEqual("error", self.ask(get(path)).json["type"], path)
 
 
 class RouteTests(ExchangeTestCase):
@@ -395,6 +504,41 @@ class LogTests(ExchangeTestCase):
         self.assertEqual((1500, 1500), (line.duration_ms, event.latency_ms))
         for text in ("Hi", "Hello", KEY):
             self.assertNotIn(text, str(line))
+
+    def test_level(self) -> None:
+        """Every line tells how bad it is."""
+        self.plane.refusing = {"u1"}
+        self.ask(request(CHAT))
+        self.ask(request(b"{}"))
+        self.ask(get(b"/v1/models"))
+        self.ask(get(b"//v1/models"))
+        self.assertEqual(["error", "info", "info", "info"], [x.level for x in self.plane.lines])
+
+    def test_bytes_out(self) -> None:
+        """A line tells how long the answer was that the client got, whoever it came from."""
+        self.plane.refusing = {"u1"}
+        for sent in (
+            request(CHAT),
+            request(b"{}"),
+            request(CHAT, secret=UNKNOWN),
+            get(b"/v1/models"),
+            get(b"/v1/nothing"),
+            get(b"//v1/models"),
+        ):
+            answer = self.ask(sent)
+            self.assertEqual(len(answer.body), self.plane.lines[-1].bytes_out, sent)
+            self.assertGreater(len(answer.body), 0)
+        for path in (b"/v1/models", b"/v1/nothing", b"//v1/models"):
+            client = self.plane.client()
+            client.send(get(path, method=b"HEAD"))
+            self.assertTrue(client.received().endswith(b"\r\n\r\n"))
+            self.assertEqual(0, self.plane.lines[-1].bytes_out, path)
+
+    def test_no_query(self) -> None:
+        """What stands in a query is not logged, wherever the path leads."""
+        for path in (b"/v1/models", b"//v1/models", b"/a/../b", b"/v1/nothing"):
+            self.ask(get(path + b"?api-key=hidden"))
+            self.assertEqual(path.decode(), self.plane.lines[-1].path)
 
     def test_ids_differ(self) -> None:
         """No two requests have the same id."""

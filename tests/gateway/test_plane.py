@@ -66,6 +66,13 @@ class HeadTests(SynchronousTestCase):
             self.assertFalse(client.open)
             self.assertEqual(([], []), (plane.plane.exchanges, plane.lines))
 
+    def test_shape_of_an_endless_head(self) -> None:
+        """A head that is too long is told so in the shape of the protocol meant, too."""
+        plane = MemoryDataPlane()
+        client = plane.client()
+        client.send(b"POST /v1/messages HTTP/1.1\r\nhost: g\r\nx: " + b"y" * 33000)
+        self.assertEqual((400, "error"), (client.answer.status, client.answer.json["type"]))
+
     def test_targets_that_are_none(self) -> None:
         """A sound head whose target is none gets an id and a line in the log, too."""
         cases = (

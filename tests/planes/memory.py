@@ -177,10 +177,10 @@ class WatchedPlane(DataPlane):
         self.malformed = 0
         self.off_target: list[str] = []
 
-    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """Answer a malformed head, and count it."""
         self.malformed += 1
-        return super().head_refusal(path, error)
+        return super().head_refusal(first, error)
 
     def target_refusal(
         self, head: RequestHead, error: TargetError, peer: str

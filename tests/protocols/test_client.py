@@ -100,8 +100,8 @@ class RecordingPlane:
         self.peers.append(peer)
         return exchange
 
-    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
-        self.refused.append((path, error.code))
+    def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
+        self.refused.append((first, error.code))
         return 400, b"x-refused: yes\r\n", b"no"
 
     def target_refusal(
