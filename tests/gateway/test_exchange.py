@@ -1,10 +1,15 @@
 """The steps of a request up to its forwarding: each refusal, its code, its count, its place."""
 
+import json
 import tracemalloc
+from collections import Counter
 
+import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.config.snapshot import SnapshotTarget
 from omnigate.errors import ERRORS
+from omnigate.events import TokenCounts
 from tests.planes.memory import (
     KEY,
     FakeClient,
@@ -94,6 +99,7 @@ class KeyTests(ExchangeTestCase):
         ):
             answer = self.check_refused(self.with_headers(headers), "invalid_api_key", key_name="")
             self.assertNotIn(UNKNOWN, answer.message)
+            self.assertEqual(not headers, "no key was sent" in answer.message)
 
     def test_taken(self) -> None:
         """A key may come in either header; of two the one that is known is taken."""
@@ -322,6 +328,20 @@ class RateTests(ExchangeTestCase):
         client.send(request(CHAT))
         self.assertEqual(b"", client.received())
 
+    def test_the_wait_is_the_truth(self) -> None:
+        """Whatever the rate, who waits as long as told is served, and never told over a minute."""
+        for rpm, wait in ((1, b"60"), (7, b"9"), (59, b"2"), (60, b"1"), (1000, b"1")):
+            self.plane.install(
+                [route("small", ("u1", "vendor-1"))], [upstream("u1")], [key(rpm=rpm)], f"{rpm}"
+            )
+            self.plane.advance(60, 60)
+            for _ in range(rpm):
+                self.ask(request(b"{}"))
+            answer = self.check_refused(request(b"{}"), "rate_limit_exceeded")
+            self.assertEqual(wait, answer.headers[b"retry-after"], rpm)
+            self.plane.advance(float(wait), float(wait))
+            self.check_refused(request(b"{}"), "invalid_request")
+
     def test_before_the_body(self) -> None:
         """The refusal comes before any of the body."""
         for _ in range(3):
@@ -466,6 +486,105 @@ class RouteTests(ExchangeTestCase):
             self.plane.client().send(request(CHAT, path))
             self.assertTrue(self.plane.last.requests().startswith(b"POST %b HTTP/1.1\r\n" % path))
 
+    def test_strategies(self) -> None:
+        """Of one request after the other the route's strategy chooses the first target."""
+        for strategy, weights, wanted in (
+            ("failover", (1, 1, 1), {"a": 12}),
+            ("round_robin", (1, 1, 1), {"a": 4, "b": 4, "c": 4}),
+            ("weighted", (0, 1, 0), {"b": 12}),
+        ):
+            targets = tuple(
+                SnapshotTarget(upstream="u1", model=model, weight=weight)
+                for model, weight in zip("abc", weights, strict=True)
+            )
+            self.plane.install(
+                [attrs.evolve(route("small", strategy=strategy), targets=targets)],
+                [upstream("u1")],
+                [key()],
+                strategy,
+            )
+            sent: Counter[str] = Counter()
+            for _ in range(12):
+                self.plane.client().send(request(CHAT))
+                connection = self.plane.busy[0]
+                body = connection.requests().rpartition(b"\r\n\r\n")[2]
+                sent[json.loads(body)["model"]] += 1
+                connection.answer(reply(ANSWER))
+            self.assertEqual(wanted, dict(sent), strategy)
+
+
+class ContinueTests(ExchangeTestCase):
+    environ = {"OMNIGATE_MAX_CONCURRENT_PER_KEY": "1"}
+
+    def head(self, length: int = 9, path: bytes = b"/v1/messages", secret: str = KEY) -> bytes:
+        """The head of a request that waits for leave to send its body."""
+        sent = request(b"", path, b"expect: 100-continue\r\n", secret)
+        return sent.replace(b"content-length: 0", b"content-length: %d" % length)
+
+    def test_refused(self) -> None:
+        """Who is refused before the body is not asked for it, and not taken for a new client."""
+        for head, status in (
+            (self.head(secret=UNKNOWN), 401),
+            (self.head(secret=BLOCKED), 402),
+            (self.head(path=b"/v1/nothing"), 404),
+            (self.head(path=b"/v1/models"), 405),
+            (self.head(10**9), 413),
+            (self.head().replace(b"100-continue", b"tea"), 417),
+        ):
+            answer = self.ask(head)
+            self.assertEqual((status, 0), (answer.status, answer.interim))
+            self.assertEqual(b"close", answer.headers[b"connection"])
+            self.client.send(get(b"/v1/models"))
+            self.assertEqual(1, len(self.client.answers()))
+            self.assertEqual(0, self.plane.in_flight)
+
+    def test_wanted(self) -> None:
+        """Who is admitted is asked once, and the next one refused without being asked."""
+        client = self.plane.client()
+        client.send(self.head(2))
+        self.assertEqual(b"HTTP/1.1 100 Continue\r\n\r\n", client.received())
+        answer = self.ask(self.head(2))
+        self.assertEqual((429, 0), (answer.status, answer.interim))
+        client.send(b"{}")
+        self.assertEqual((400, 1), (client.answer.status, client.answer.interim))
+        client.send(get(b"/v1/models"))
+        self.assertEqual([400, 200], [answer.status for answer in client.answers()])
+
+
+class EndTests(ExchangeTestCase):
+    """The two ends, of which the first wins."""
+
+    def test_first_wins(self) -> None:
+        """Whatever comes after an end makes no second one."""
+        for sent, ends in (
+            (request(CHAT), (1, 0)),
+            (request(b"{}"), (0, 1)),
+            (get(b"/v1/models"), (0, 0)),
+        ):
+            self.setUp()
+            client = self.plane.client()
+            client.send(sent)
+            for connection in self.plane.busy:
+                connection.answer(reply(ANSWER))
+            [exchange] = self.plane.plane.exchanges
+            for _ in range(2):
+                exchange.settle_refusal("internal_error", 500)
+                exchange.settle_read(200)
+                exchange.client_lost()
+                if ends[0]:
+                    exchange.settle_usage(
+                        499,
+                        TokenCounts(),
+                        estimated=False,
+                        upstream=None,
+                        model=None,
+                        attempts=[],
+                        started_at=0.0,
+                    )
+            self.assertEqual(ends, (len(self.plane.events), len(self.plane.refused)))
+            self.assertEqual(1, len(self.plane.lines))
+            self.assertEqual(0, self.plane.in_flight)
+
 
 class LogTests(ExchangeTestCase):
     def test_line(self) -> None:
@@ -504,6 +623,17 @@ class LogTests(ExchangeTestCase):
         self.assertEqual((1500, 1500), (line.duration_ms, event.latency_ms))
         for text in ("Hi", "Hello", KEY):
             self.assertNotIn(text, str(line))
+
+    def test_model(self) -> None:
+        """A line names the model asked for: the beginning of one that is none, a route's whole."""
+        name = "m" * 150
+        self.plane.install([route(name, ("u1", "vendor-1"))], [upstream("u1")], [key()], "2")
+        self.ask(request(CHAT.replace(b"small", b"x" * 150)))
+        self.assertEqual("x" * 100, self.plane.lines[-1].route)
+        self.plane.client().send(request(CHAT.replace(b"small", name.encode())))
+        self.plane.last.answer(reply(ANSWER))
+        self.assertEqual(name, self.plane.lines[-1].route)
+        self.assertEqual(name, self.plane.events[-1].route_model)
 
     def test_level(self) -> None:
         """Every line tells how bad it is."""

@@ -103,6 +103,9 @@ class ProbeTests(ReadsTestCase):
         """Claude Code's first question gets its 404 at once and without a key."""
         self.assertEqual(404, self.ask(b"/api/hello", method=b"HEAD", secret="").status)
         self.assertEqual(401, self.ask(b"/api/hello", secret="").status)
+        plane = MemoryDataPlane(configured=False)
+        answer = self.ask(b"/api/hello", method=b"HEAD", secret="", plane=plane)
+        self.assertEqual(404, answer.status)
 
     def test_websocket(self) -> None:
         """A WebSocket is refused before anything else is looked at, so that Codex goes on."""
@@ -206,6 +209,7 @@ class NowhereTests(ReadsTestCase):
             (b"/v1/models", b"DELETE", b"GET, HEAD"),
             (b"/v1/models/small", b"DELETE", b"GET, HEAD"),
         ):
+            self.assertEqual(401, self.ask(path, method=method, secret="").status)
             answer = self.ask(path, method=method)
             self.assertEqual((405, "method_not_allowed"), (answer.status, answer.code))
             self.assertEqual(allowed, answer.headers[b"allow"])

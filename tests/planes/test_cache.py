@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.planes.memory import KEY, MemoryDataPlane, key, reply, request, route, upstream
-from tests.planes.scenes import ANSWER, CHAT
+from tests.planes.scenes import ANSWER, CHAT, MESSAGES
 
 OTHER = "og-other-key-0123456789"
 
@@ -60,14 +60,63 @@ class CacheTests(SynchronousTestCase):
         self.ask(asked=False, headers=b"x-stainless-retry-count: 1\r\n")
 
     def test_opt_out(self) -> None:
-        """``no-cache`` wants a fresh answer, which is kept; ``no-store`` keeps none."""
+        """``no-cache`` wants a fresh answer, which is kept; ``no-store`` takes and keeps none."""
         self.ask(asked=True, headers=b"cache-control: no-store\r\n")
         self.ask(asked=True)
-        self.ask(asked=True, headers=b"cache-control: no-cache\r\n")
+        for wish in (b"no-cache", b"max-age=0, No-Cache", b"no-store", b"no-cache, no-store"):
+            self.ask(asked=True, headers=b"cache-control: %b\r\n" % wish)
         self.ask(asked=False)
 
+    def test_fresh_answer_is_kept(self) -> None:
+        """The fresh answer takes the place of the old one, and its time begins anew."""
+        self.ask(asked=True)
+        self.plane.advance(40)
+        self.client = self.plane.client()
+        self.ask(asked=True, headers=b"cache-control: no-cache\r\n")
+        self.plane.advance(40)
+        self.client = self.plane.client()
+        self.ask(asked=False)
+
+    def test_not_for_these(self) -> None:
+        """What asks for a stream, and what counts tokens, is asked anew whatever it is answered."""
+        stream = CHAT[:-1] + b',"stream":true}'
+        self.ask(stream, asked=True)
+        self.ask(stream, asked=True)
+        self.plane.install(
+            [route("small", ("a1", "vendor-1"), cache_ttl_s=60)],
+            [upstream("a1", "anthropic")],
+            [key()],
+            version="2",
+        )
+        for _ in range(2):
+            self.client.send(request(MESSAGES, b"/v1/messages/count_tokens"))
+            self.plane.busy[0].answer(reply(b'{"input_tokens":9}'))
+        self.assertEqual(0, len(self.plane.plane.cache))
+
+    def test_each_event_says_what_it_was(self) -> None:
+        """A hit is marked in its event, which is otherwise like any; its line tells its length."""
+        self.ask(asked=True)
+        self.ask(asked=False)
+        first, second = self.plane.events
+        self.assertEqual((False, True), (first.cached, second.cached))
+        self.assertEqual(
+            ("small", 200, False, [], None, 0, first.key_sha256),
+            (
+                second.route_model,
+                second.status,
+                second.estimated,
+                second.attempts,
+                second.target_model,
+                second.latency_ms,
+                second.key_sha256,
+            ),
+        )
+        self.assertEqual(len(ANSWER), self.plane.lines[-1].bytes_out)
+        self.assertNotEqual(first.id, second.id)
+        self.assertEqual(self.client.answers()[1].headers[b"request-id"].decode(), second.id)
+
     def test_never_kept(self) -> None:
-        """A stream, an error and a cut answer are not kept."""
+        """An error and a cut answer are not kept."""
         self.client.send(request(CHAT))
         self.plane.last.answer(reply(b'{"error":{"message":"no","type":"x"}}', b"400 Bad Request"))
         self.client.send(request(CHAT))
@@ -77,7 +126,7 @@ class CacheTests(SynchronousTestCase):
         self.assertEqual(1, len(self.plane.plane.cache))
 
     def test_limits_come_first(self) -> None:
-        """A blocked key gets no cached answer either."""
+        """A key that is blocked, or limited to other models, gets no cached answer either."""
         self.ask(asked=True)
         self.plane.install(
             [route("small", ("u1", "vendor-1"), cache_ttl_s=60)],
@@ -87,3 +136,25 @@ class CacheTests(SynchronousTestCase):
         )
         self.client.send(request(CHAT))
         self.assertEqual(402, self.client.answers()[-1].status)
+        self.plane.install(
+            [route("small", ("u1", "vendor-1"), cache_ttl_s=60)],
+            [upstream("u1")],
+            [key(models=("big",))],
+            version="3",
+        )
+        self.client = self.plane.client()
+        self.client.send(request(CHAT))
+        self.assertEqual(403, self.client.answers()[-1].status)
+
+    def test_charged(self) -> None:
+        """A hit counts against the key's rate."""
+        self.plane.install(
+            [route("small", ("u1", "vendor-1"), cache_ttl_s=60)],
+            [upstream("u1")],
+            [key(rpm=2)],
+            version="2",
+        )
+        self.ask(asked=True)
+        self.ask(asked=False)
+        self.client.send(request(CHAT))
+        self.assertEqual("rate_limit_exceeded", self.client.answer.code)

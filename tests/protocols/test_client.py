@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import cast
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IPushProducer, ISSLTransport
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
 from omnigate.protocols.client import (
@@ -319,6 +320,18 @@ class EndOfAnswerTests(ClientTestCase):
         self.assertFalse(self.wire.connected)
         self.assertEqual(0, len(self.plane.watchdog))
 
+    def test_unread_body_over_tls(self) -> None:
+        """Half of a TLS connection cannot be closed: it stays open until the time is up."""
+        directlyProvides(self.wire, ISSLTransport)
+        self.answer_all("begin")
+        self.send(post(b"hello")[:-5])
+        self.assertEqual(b"close", self.answers()[0].headers[b"connection"])
+        self.assertFalse(self.wire.half_closed)
+        self.send(GET)
+        self.assertEqual(1, len(self.plane.exchanges))
+        self.pass_time(DISCARD_SECONDS + 0.5)
+        self.assertFalse(self.wire.connected)
+
     def test_client_closes_while_discarding(self) -> None:
         """A client that has seen the answer and goes ends it sooner."""
         self.answer_all("begin")
@@ -499,6 +512,14 @@ class DeadlineTests(ClientTestCase):
         self.pass_time(TIMEOUT + 1)
         self.assertEqual(["begin", "piece", "lost", "crashed"], self.exchange.told)
 
+    def test_body_does_not_come(self) -> None:
+        """An exchange whose body does not come is told, and its answer is over."""
+        self.send(post(b"xx")[:-1])
+        self.pass_time(TIMEOUT + 1)
+        self.assertEqual(["begin", "piece", "lost"], self.exchange.told)
+        self.assertTrue(self.exchange.response.ended)
+        self.assertFalse(self.wire.connected)
+
 
 class BackPressureTests(ClientTestCase):
     def test_answers_not_taken(self) -> None:
@@ -574,6 +595,20 @@ class BackPressureTests(ClientTestCase):
         self.clock.advance(0)
         self.assertFalse(self.wire.connected)
         self.assertTrue(self.answers()[0].whole)
+
+    def test_cut_with_a_full_transport(self) -> None:
+        """What was sent of an answer that breaks off reaches a client that is slow."""
+        self.wire.window = 0
+        self.send(GET)
+        response = self.exchange.response
+        response.begin(200, b"", b"x" * 70000, cast(object, None))  # type: ignore[arg-type]
+        response.abort()
+        self.wire.peer_takes()
+        self.clock.advance(0)
+        self.assertFalse(self.wire.connected)
+        self.assertFalse(self.wire.aborted)
+        [answer] = self.answers()
+        self.assertEqual((70000, False), (len(answer.body), answer.whole))
 
     def test_half_closed_with_a_full_transport(self) -> None:
         """So does the end after an unread body."""
