@@ -141,6 +141,22 @@ class QueueTests(SpoolCase):
         spool = self.make(max_bytes=2 * (len(event(0)) + 1))
         self.assertEqual([spool.append(event(n)) for n in range(3)], [True, True, False])
 
+    def test_the_bounds_that_are_told(self) -> None:
+        """Without other bounds a hundred thousand events wait, or 128 MiB of them, and no more."""
+        spool = self.make()
+        line = event(0)
+        self.assertEqual({True}, {spool.append(line) for _ in range(100_000)})
+        self.assertFalse(spool.append(event(1)))
+        self.assertEqual((100_000, 1), (spool.count, spool.dropped))
+        spool.acknowledge(100_000)
+        line = b"x" * (MAX_LINE_BYTES - 1)
+        fit = 128 * 1024 * 1024 // MAX_LINE_BYTES
+        self.assertEqual({True}, {spool.append(line) for _ in range(fit)})
+        self.assertFalse(spool.append(line))
+        self.assertEqual(128 * 1024 * 1024, len(self.content()))
+        spool.acknowledge(fit)
+        self.assertEqual(b"", self.content())
+
     def test_too_long(self) -> None:
         """A line that no start would load again is not taken."""
         spool = self.make()
