@@ -126,6 +126,13 @@ class Meter:
             if usage is not None:
                 self._merge_closing(usage)
 
+    def unfinished(self) -> None:
+        """Take the end of an answer that its protocol never called finished.
+
+        What figures it gave were running totals, or such as were never confirmed.
+        """
+        self.closing_seen = self.kind == _UNMETERED
+
     def counts(self) -> TokenCounts:
         """Return what has been metered so far."""
         if self.kind == _UNMETERED:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.gateway.headers import unrelayable
 from omnigate.protocols.relay import ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 #: Answers read on at the same time: each holds a connection, and an upstream that works for
 #: nobody.
 MAX_ABANDONED = 256
+#: How long the end of a stream is waited for once all it had to say is here: long enough for the
+#: last bytes of its framing, so that the connection can be used again.
+END_SECONDS = 2.0
 
 
 class Abandoned:
@@ -47,6 +51,7 @@ class Abandoned:
             return False
         reader = AbandonedReader(self, forwarding, connection, self._max_bytes)
         reader.deadline = self.watchdog.after(self._seconds)
+        reader.look_at_figures()
         self._readers.add(reader)
         self.watchdog.add(reader)
         connection.hand_over(reader)
@@ -85,12 +90,17 @@ class AbandonedReader:
         self._short = forwarding.short
         if self._short is not None:
             self._short.adopt(self)
+        self._complete = False
+        self._outcome = "ok"
         self.deadline = NEVER
 
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         """The client left before the head came."""
         self._forwarding.note_head(head)
-        if self._forwarding.passage is None:
+        fault = unrelayable(head)
+        if fault:
+            self.give_up(fault)
+        elif self._forwarding.passage is None:
             self._short = ShortAnswer(self, self._shelf.watchdog)
 
     def answer_data(self, data: bytes) -> None:
@@ -105,20 +115,39 @@ class AbandonedReader:
         self._left -= len(data)
         if self._left < 0:
             self.give_up("canceled")
+        else:
+            self.look_at_figures()
+
+    def look_at_figures(self) -> None:
+        """With the closing figures of a finished stream there, wait no longer for its end."""
+        passage, meter = self._forwarding.passage, self._forwarding.meter
+        if self._complete or passage is None or meter is None:
+            return
+        if passage.finished and meter.closing_seen:
+            self._complete = True
+            self.deadline = min(self.deadline, self._shelf.watchdog.after(END_SECONDS))
 
     def answer_end(self) -> None:
         """The closing figures came, or never will."""
-        if self._forwarding.passage is not None:
-            self._forwarding.passage.end()
+        passage = self._forwarding.passage
+        if passage is not None:
+            passage.end()
+            self._forwarding.ended_whole()
+            if passage.first_error is not None:
+                self._outcome = "error_event"
+            elif not passage.started:
+                self._outcome = "empty_stream"
         elif self._short is not None:
             short, self._short = self._short, None
             short.answer_end()
-        self._end("ok")
+        self._end(self._outcome)
 
     def short_whole(self, body: bytes) -> None:
         """A short answer is here, whole."""
         if self._forwarding.meter is not None:
-            self._forwarding.meter.whole(body)
+            verdict = self._forwarding.meter.whole(body)
+            if verdict != "ok":
+                self._outcome = verdict
 
     def short_overflow(self, begun: bytes) -> None:
         """It is no short one."""
@@ -128,7 +157,7 @@ class AbandonedReader:
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """The upstream broke off, too."""
-        self._end("truncated")
+        self._end(loss.outcome)
 
     def crashed(self, failure: Failure) -> None:
         """An exception escaped: bill what there is."""
@@ -136,8 +165,8 @@ class AbandonedReader:
         self.give_up("canceled")
 
     def deadline_passed(self, now: float) -> None:
-        """It took too long."""
-        self.give_up("timeout")
+        """It took too long, or all that was wanted of it is here."""
+        self.give_up("ok" if self._complete else "timeout")
 
     def give_up(self, outcome: str) -> None:
         """Stop reading."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -27,6 +28,16 @@ from omnigate.events import AttemptRecord
 USUAL_RETRY_AFTER_SECONDS = 5
 #: Believed at most: a year; anything longer is the same to everybody.
 _MAX_HINT_SECONDS = 31_536_000
+
+
+#: Outcomes of a request that an upstream has got: it may be at work on it still.
+PERHAPS_AT_WORK = frozenset(("timeout", "connection_lost", "truncated", "stream_idle_timeout"))
+#: Outcomes of what turned out to be no answer, whatever its status said: nobody sells those.
+NO_ANSWERS = frozenset(
+    ("not_json", "error_envelope", "empty_stream", "error_event", "unknown_coding")
+)
+#: How we end the reading of an answer that nobody waits for: no failure of the upstream.
+OWN_ENDINGS = frozenset(("canceled", "timeout"))
 
 
 class Verdict(enum.Enum):
@@ -59,6 +70,9 @@ def retry_after_seconds(value: bytes | None, now: float) -> int | None:
         return min(int(text), _MAX_HINT_SECONDS)
     try:
         when = parsedate_to_datetime(text.decode("ascii"))
+        if when.tzinfo is None:
+            # All dates of HTTP are in GMT, also the old form that does not say so.
+            when = when.replace(tzinfo=UTC)
         seconds = when.timestamp() - now
     except (ValueError, TypeError, OverflowError, OSError):
         return None

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
+from omnigate.dialects.strike import strike
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
@@ -342,11 +343,15 @@ class Exchange:
         )
         return True
 
-    def keep_answer(self, head: ResponseHead, body: bytes) -> None:
-        """Keep a whole answer, if its route has a cache and it was a success."""
+    def keep_answer(self, head: ResponseHead, body: bytes, secret: bytes) -> None:
+        """Keep a whole answer, if its route has a cache and it was a success.
+
+        :param body: as the client is sent it.
+        :param secret: the upstream's credential, which its head may hold.
+        """
         digest = self._cache_digest
         if digest is not None and head.status == 200:
-            content_type = head.headers.get(b"content-type") or b"application/json"
+            content_type = strike(head.headers.get(b"content-type") or b"application/json", secret)
             self.plane.cache.keep(digest, CachedAnswer(content_type, body, self._cache_until))
 
     # -- answers of our own

@@ -20,7 +20,15 @@ from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER
 from omnigate.events import TokenCounts
-from omnigate.gateway.attempts import Verdict, Walk, judge_status, retry_after_seconds
+from omnigate.gateway.attempts import (
+    NO_ANSWERS,
+    OWN_ENDINGS,
+    PERHAPS_AT_WORK,
+    Verdict,
+    Walk,
+    judge_status,
+    retry_after_seconds,
+)
 from omnigate.gateway.headers import answer_lines, unrelayable
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
@@ -264,15 +272,7 @@ class Forwarding:
             # What it failed with stands in its head.
             self.short_whole(b"")
             return
-        outcome = {
-            Loss.STALE: "connection_lost",
-            Loss.NO_ANSWER: "connection_lost",
-            Loss.FRAMING: "bad_framing",
-            Loss.TRUNCATED: "truncated",
-        }[loss]
-        if loss is not Loss.FRAMING:
-            self._walk.doubt()
-        self._attempt_failed(target, outcome, head.status if head else None)
+        self._attempt_failed(target, loss.outcome, head.status if head else None)
 
     def crashed(self, failure: Failure | None = None) -> None:
         """An exception escaped: stop what is under way and account for it."""
@@ -313,7 +313,6 @@ class Forwarding:
         if self._exchange.settled or target is None:
             return
         if head is None:
-            self._walk.doubt()
             self._attempt_failed(target, "timeout", None)
         elif self._verdict is not Verdict.ANSWER:
             self.short_whole(b"")
@@ -355,7 +354,7 @@ class Forwarding:
         self._record("ok", head.status)
         exchange.response.bytes_out = len(body)
         self._settle(head.status, counts, estimated, target)
-        exchange.keep_answer(head, body)
+        exchange.keep_answer(head, body, target.upstream.secret)
         exchange.response.whole(head.status, lines, body)
 
     def short_overflow(self, begun: bytes) -> None:
@@ -397,7 +396,8 @@ class Forwarding:
         assert head is not None and target is not None
         target.cooldown.succeeded()
         self._record("ok", head.status)
-        counts, estimated = self._metered() if head.status < 300 else (NOTHING, False)
+        self.ended_whole()
+        counts, estimated = self._metered()
         self._settle(head.status, counts, estimated, target)
         self._exchange.response.end()
 
@@ -441,21 +441,33 @@ class Forwarding:
             connection.resume()
             return
         connection.drop()
+        if self.short is not None and self.meter is not None:
+            # What was collected of it counts as much as what is relayed.
+            self.meter.piece(self.short.begun())
         self.settle_abandoned("canceled")
 
     def settle_abandoned(self, outcome: str) -> None:
-        """The end of an answer that nobody waits for: its figures, or an estimate."""
+        """The end of an answer that nobody waits for: its figures, or an estimate.
+
+        What it means for its target is the same as if somebody had waited.
+        """
         head, target = self._head, self._walk.target
         assert target is not None
-        if head is not None and head.status >= 300:
-            counts, estimated = NOTHING, False
-            verdict = judge_status(head.status)
-            if verdict is Verdict.NEXT:
-                self._rate_limited(target, head)
-                outcome = f"status_{head.status}"
-            elif verdict is Verdict.CREDENTIAL:
-                outcome = "upstream_auth"
-        else:
+        verdict = Verdict.ANSWER if head is None else judge_status(head.status)
+        if head is not None and head.status >= 300 and outcome in NO_ANSWERS:
+            # Of a refusal the status is the answer.
+            outcome = "ok"
+        if head is not None and verdict is Verdict.NEXT:
+            self._rate_limited(target, head)
+            outcome = f"status_{head.status}"
+        elif verdict is Verdict.CREDENTIAL:
+            outcome = "upstream_auth"
+        elif outcome == "ok":
+            target.cooldown.succeeded()
+        elif outcome not in OWN_ENDINGS:
+            target.cooldown.failed(self._plane.clock.seconds())
+        counts, estimated = NOTHING, False
+        if outcome not in NO_ANSWERS:
             counts, estimated = self._metered_at_last()
         self._record(outcome, head.status if head else None)
         self._settle(499, counts, estimated, target)
@@ -465,11 +477,19 @@ class Forwarding:
         self._head = head
         self.open_meter(head)
 
+    def ended_whole(self) -> None:
+        """The framing of a body ended as it should; whether the stream in it did is told here."""
+        if self.passage is not None and not self.passage.finished and self.meter is not None:
+            self.meter.unfinished()
+
     # -- what is owed
 
     def _metered(self) -> tuple[TokenCounts, bool]:
         exchange = self._exchange
         meter = self.meter
+        if self._head is not None and self._head.status >= 300:
+            # Nobody sells refusals.
+            return NOTHING, False
         if meter is None:
             if not self.delivered:
                 return NOTHING, False
@@ -513,6 +533,8 @@ class Forwarding:
     def _attempt_failed(self, target: Target, outcome: str, status: int | None) -> None:
         self._unwatch()
         self.connection = None
+        if outcome in PERHAPS_AT_WORK:
+            self._walk.doubt()
         self._fail_target(target, outcome, status)
         self._next()
 

@@ -121,6 +121,8 @@ def unrelayable(head: ResponseHead) -> str:
     """
     if not is_readable(head):
         return "unknown_coding"
-    if len(head.headers.get(b"content-type", b"")) > MAX_CONTENT_TYPE_BYTES:
+    content_type = head.headers.get(b"content-type", b"")
+    # Of control bytes only the tab gets past the parser of heads.
+    if len(content_type) > MAX_CONTENT_TYPE_BYTES or b"\t" in content_type:
         return "bad_framing"
     return ""

@@ -238,11 +238,10 @@ class Relay:
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """Fail over while nothing was sent, else show the break."""
         self.detach()
-        outcome = "bad_framing" if loss is Loss.FRAMING else "truncated"
         if self._response.started:
-            self._owner.relay_cut(outcome, reason)
+            self._owner.relay_cut(loss.outcome, reason)
         else:
-            self._owner.relay_failed(outcome, reason)
+            self._owner.relay_failed(loss.outcome, reason)
 
     def crashed(self, failure: Failure) -> None:
         """An exception escaped from one of the above."""

@@ -52,6 +52,19 @@ class Loss(enum.Enum):
     FRAMING = "framing"
     TRUNCATED = "truncated"
 
+    @property
+    def outcome(self) -> str:
+        """What an attempt that ended so is called."""
+        return _OUTCOMES[self]
+
+
+_OUTCOMES = {
+    Loss.STALE: "connection_lost",
+    Loss.NO_ANSWER: "connection_lost",
+    Loss.FRAMING: "bad_framing",
+    Loss.TRUNCATED: "truncated",
+}
+
 
 class AnswerReceiver(Shape):
     """Who sent the request and is told about the answer."""

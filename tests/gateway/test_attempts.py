@@ -1,5 +1,8 @@
 """The walk over the targets: what outcomes mean, and what the end is."""
 
+import os
+import time
+
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -66,6 +69,27 @@ class RetryAfterTests(SynchronousTestCase):
         )
         for value, wanted in cases:
             self.assertEqual(wanted, retry_after_seconds(value, NOON), value)
+
+    def test_dates_are_in_gmt(self) -> None:
+        """Also on a machine whose clock shows another time, and in forms that do not say so."""
+        before = os.environ.get("TZ")
+
+        def put_back() -> None:
+            os.environ.pop("TZ", None)
+            if before is not None:
+                os.environ["TZ"] = before
+            time.tzset()
+
+        self.addCleanup(put_back)
+        os.environ["TZ"] = "America/New_York"
+        time.tzset()
+        for date in (
+            b"Sun, 29 Nov 2026 12:00:30 GMT",
+            b"Sun, 29 Nov 2026 12:00:30 -0000",
+            b"Sunday, 29-Nov-26 12:00:30 GMT",
+            b"Sun Nov 29 12:00:30 2026",
+        ):
+            self.assertEqual(30, retry_after_seconds(date, NOON), date)
 
     def test_rounded_up(self) -> None:
         """Whoever waits for a date does not come back too early."""

@@ -54,6 +54,10 @@ FAILURES: tuple[tuple[str, bytes], ...] = (
         "bad_framing",
         b"HTTP/1.1 200 OK\r\ncontent-type: " + b"x" * 257 + b"\r\ncontent-length: 0\r\n\r\n",
     ),
+    (
+        "bad_framing",
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain;\tx=y\r\ncontent-length: 0\r\n\r\n",
+    ),
     ("not_json", reply(b"<html>sign in</html>")),
     ("not_json", reply(b"")),
     ("not_json", reply(b"<html>" + b"x" * 70_000)),

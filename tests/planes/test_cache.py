@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.planes.memory import KEY, MemoryDataPlane, key, reply, request, route, upstream
+from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT, MESSAGES
 
 OTHER = "og-other-key-0123456789"
@@ -41,6 +41,18 @@ class CacheTests(SynchronousTestCase):
             (event.cached, event.upstream, event.input_tokens, event.output_tokens),
         )
         self.assertEqual(0, self.plane.in_flight)
+
+    def test_credential(self) -> None:
+        """A credential that the provider repeats is not in what is kept, wherever it stood."""
+        self.client.send(request(CHAT))
+        told = b"content-type: application/json; x=%b" % SECRET.encode()
+        answer = reply(ANSWER.replace(b"Hello", SECRET.encode()))
+        self.plane.last.answer(answer.replace(b"content-type: application/json", told))
+        self.ask(asked=False)
+        first, second = self.client.answers()
+        self.assertEqual(b"application/json; x=[redacted]", second.headers[b"content-type"])
+        self.assertEqual(first.body, second.body)
+        self.assertNotIn(SECRET.encode(), self.client.received())
 
     def test_lifetime(self) -> None:
         """After the route's time the upstream is asked again."""

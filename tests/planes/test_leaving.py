@@ -115,7 +115,7 @@ class ShortAnswerTests(LeavingTestCase):
         self.client.send(request(CHAT))
         self.client.leave()
         self.plane.last.close()
-        self.check_event((ESTIMATED_INPUT, 0, True), "truncated")
+        self.check_event((ESTIMATED_INPUT, 0, True), "connection_lost")
 
     def test_failure(self) -> None:
         """A failure costs nothing, wherever the client left; no other target is asked."""

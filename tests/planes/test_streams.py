@@ -83,12 +83,17 @@ class BeginningTests(StreamTestCase):
         self.check_event(200, False, "error_event", "ok")
 
     def test_only_a_hidden_event(self) -> None:
-        """A stream of nothing but the usage that the client is not to see is an empty answer."""
+        """A stream of nothing but the usage that the client is not to see is an empty answer.
+
+        It was never called finished, so its figures count as an estimate.
+        """
         self.plane.last.answer(STREAM_HEAD + chunk(USAGE) + END)
         self.assertEqual(["u1"], self.plane.at)
         answer = self.client.answer
         self.assertEqual((200, b"", True), (answer.status, answer.body, answer.whole))
-        self.check_event(200, False, "ok")
+        self.check_event(200, True, "ok")
+        [event] = self.plane.events
+        self.assertEqual((9, 3), (event.input_tokens, event.output_tokens))
 
     def test_unasked(self) -> None:
         """A client that did not ask for a stream and gets one gets it as a stream."""
@@ -156,6 +161,17 @@ class PassingTests(StreamTestCase):
         self.assertEqual((delta(b"Hi"), True), (self.client.answer.body, self.client.answer.whole))
         self.check_event(200, True, "ok")
         self.assertEqual(len(CHAT_STREAM) // 4, self.plane.events[0].input_tokens)
+
+    def test_running_totals_are_not_the_end(self) -> None:
+        """Usage in every chunk closes nothing, as long as the answer is not called finished."""
+        said = b'data: {"choices":[{"delta":{"content":"x"}}],"usage":{"completion_tokens":%d}}\n\n'
+        for finish in (b"", DONE, FINISH):
+            self.setUp()
+            self.plane.last.answer(STREAM_HEAD)
+            self.says(said % 1, said % 2, finish or said % 2)
+            self.plane.last.answer(END)
+            self.check_event(200, not finish, "ok")
+            self.assertEqual(2 if finish else 3, self.plane.events[0].output_tokens)
 
     def test_event_is_spooled_before_the_end(self) -> None:
         """Nobody holds a whole answer whose usage is not yet in the spool."""
