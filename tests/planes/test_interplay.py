@@ -128,8 +128,8 @@ class NextTargetTests(SynchronousTestCase):
         )
         client = plane.client()
         client.send(request(CHAT_STREAM))
-        for answer in LEADS_ON:
-            plane.last.answer(answer.replace(b"busy", SECRET.encode()))
+        for first in LEADS_ON:
+            plane.last.answer(first.replace(b"busy", SECRET.encode()))
         self.assertEqual(names, [attempt.upstream for attempt in plane.events[0].attempts])
         statuses = [attempt.status for attempt in plane.events[0].attempts]
         self.assertEqual([503, 429, 401, 200, 200, 200, 200, None], statuses)
