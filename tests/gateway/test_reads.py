@@ -2,6 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.gateway.reads import PROBES
 from tests.planes.memory import KEY, MemoryDataPlane, get, key, request, route, upstream
 from tests.planes.reading import Answer
@@ -52,7 +53,10 @@ class ProbeTests(ReadsTestCase):
             answer = self.ask(path.encode(), secret="")
             self.assertEqual((200, {"status": "ok"}), (answer.status, answer.json))
             self.assertEqual(b"no-store", answer.headers[b"cache-control"])
-        self.assertEqual("omnigate", self.ask(b"/", secret="").json["name"])
+            self.assertEqual(b"application/json", answer.headers[b"content-type"])
+        answer = self.ask(b"/", secret="")
+        self.assertEqual((200, "omnigate"), (answer.status, answer.json["name"]))
+        self.assertEqual(b"application/json", answer.headers[b"content-type"])
         self.assertEqual(([], [], []), (self.plane.lines, self.plane.refused, self.plane.events))
 
     def test_ids(self) -> None:
@@ -113,7 +117,8 @@ class ProbeTests(ReadsTestCase):
         for plane in (self.plane, MemoryDataPlane(configured=False)):
             answer = self.ask(b"/v1/responses", upgrade, secret="", plane=plane)
             self.assertEqual(426, answer.status)
-            self.assertIn(b"upgrade", answer.headers)
+            self.assertEqual(b"HTTP/1.1", answer.headers[b"upgrade"])
+            self.assertEqual(b"upgrade", answer.headers[b"connection"])
         self.assertEqual(405, self.ask(b"/v1/responses").status)
 
     def test_websocket_in_http10(self) -> None:
@@ -240,6 +245,9 @@ class NowhereTests(ReadsTestCase):
             answer = self.ask(path, secret="")
             self.assertEqual((404, "not_found"), (answer.status, answer.code), path)
             self.assertIn(right, answer.message)
+        for wanted in (*ENDPOINTS, "/v1/models"):
+            for off in (wanted[3:], "/" + wanted, "/" + wanted[3:], "/v1" + wanted):
+                self.assertIn(f" {wanted}?", self.ask(off.encode(), secret="").message, off)
 
     def test_posted_to_the_wrong_place(self) -> None:
         """The same for a request with a body, in the shape of the protocol meant."""
