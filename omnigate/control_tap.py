@@ -25,7 +25,6 @@ from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeysFileError, KeyStore
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
@@ -37,9 +36,13 @@ from omnigate.events import UsageEvent
 from omnigate.files import WriterThread
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
+from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
 
 PROGRAM = "omnigate-control"
+
+#: Where the listener is set.
+LISTEN = "OMNIGATE_CONTROL_LISTEN or --listen"
 
 _log = Logger(namespace="omnigate.control")
 
@@ -143,7 +146,7 @@ def makeService(options: Options) -> Service:
         reactor,
         os.environ,
         Ending(PROGRAM, reactor, options.stays_in_front),
-        lambda error: listen_fault(settings.listen, "OMNIGATE_CONTROL_LISTEN", error),
+        lambda error: listen_fault(settings.listen, LISTEN, error),
     )
 
 
@@ -216,4 +219,4 @@ def _endpoint(reactor: Any, settings: ControlSettings) -> IStreamServerEndpoint:
         return endpoint
     except Exception as error:
         # The parsers of endpoint strings raise whatever their plugins do.
-        refuse_start(PROGRAM, [listen_fault(settings.listen, "OMNIGATE_CONTROL_LISTEN", error)])
+        refuse_start(PROGRAM, [listen_fault(settings.listen, LISTEN, error)])

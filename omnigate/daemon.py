@@ -168,27 +168,27 @@ class Ending:
             os._exit(self.status)
 
 
-def listen_fault(listen: str, variable: str, error: BaseException | None) -> str:
+def listen_fault(listen: str, where: str, error: BaseException | None) -> str:
     """Return the line for an address that cannot be listened on.
 
     :param listen: the endpoint string.
-    :param variable: the setting it came from, which is where the remedy lies.
+    :param where: the setting and the option it came from, which is where the remedy lies.
     """
     cause = error.socketError if isinstance(error, CannotListenError) else error
     number = cause.errno if isinstance(cause, OSError) else None
     if number == errno.EADDRINUSE:
         return (
             f"cannot listen on {listen}: the port is in use; stop what listens there, or give "
-            f"another in {variable} or --listen"
+            f"another in {where}"
         )
     if number in (errno.EACCES, errno.EPERM):
         return (
             f"cannot listen on {listen}: this user may not (ports below 1024 need "
-            f"CAP_NET_BIND_SERVICE); give a higher port in {variable} or --listen"
+            f"CAP_NET_BIND_SERVICE); give a higher port in {where}"
         )
     if number == errno.EADDRNOTAVAIL:
         return (
             f"cannot listen on {listen}: this machine has no such address; correct interface= in "
-            f"{variable} or --listen"
+            f"{where}"
         )
-    return f"cannot listen on {listen}: {cause}; correct {variable} or --listen"
+    return f"cannot listen on {listen}: {cause}; correct {where}"

@@ -1,6 +1,6 @@
 # mypy: allow-untyped-calls
 # (twisted's services carry no types)
-"""What both planes are as services: one listener, words to the service manager, one end."""
+"""What both planes are as services: listeners, words to the service manager, one end."""
 
 from __future__ import annotations
 
@@ -36,51 +36,84 @@ class Ending(Protocol):
         """End a start that cannot go on."""
 
 
-class DaemonService(Service):
-    """Listens while the process may still open low ports, and keeps the service manager told.
+class Listener:
+    """One port that is listened on for as long as the daemon runs.
 
-    :param listen_fault: writes the line for an address that cannot be listened on.
+    :param fault: writes the line for an address that cannot be listened on.
     """
 
     def __init__(
         self,
         endpoint: IStreamServerEndpoint,
         factory: IProtocolFactory,
+        fault: Callable[[BaseException | None], str],
+    ) -> None:
+        self._endpoint = endpoint
+        self._factory = factory
+        self._fault = fault
+        self._port: IListeningPort | None = None
+
+    def open(self, ending: Ending) -> None:
+        """Listen, or end the start with a line that says why not."""
+        refused: list[str] = []
+        listening = self._endpoint.listen(self._factory)
+        listening.addCallbacks(
+            self._listening, lambda failure: refused.append(self._fault(failure.value))
+        )
+        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
+        # Deferred would keep the SystemExit to itself.
+        if refused:
+            ending.fail_start(refused[0])
+        elif self._port is None:
+            listening.addCallback(lambda _: self._refused_late(refused, ending))
+
+    def _refused_late(self, refused: list[str], ending: Ending) -> None:
+        if refused:
+            ending.fail_start(refused[0])
+
+    def _listening(self, port: IListeningPort) -> None:
+        self._port = port
+
+    async def close(self) -> None:
+        """Take no more connections."""
+        if self._port is not None:
+            await maybeDeferred(self._port.stopListening)
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for people."""
+        if self._port is None:
+            return "no port yet"
+        host: Any = self._port.getHost()
+        if hasattr(host, "port"):
+            name = f"[{host.host}]" if ":" in host.host else host.host
+            return f"{name}:{host.port}"
+        return str(getattr(host, "name", host))
+
+
+class DaemonService(Service):
+    """Listens while the process may still open low ports, and keeps the service manager told.
+
+    :ivar listener: the port that the plane is there for.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
         clock: IReactorTime,
         environ: Mapping[str, str],
         ending: Ending,
-        listen_fault: Callable[[BaseException | None], str],
     ) -> None:
+        self.listener = listener
         self.clock = clock
         self.ending = ending
-        self._endpoint = endpoint
-        self._factory = factory
         self._environ = environ
-        self._listen_fault = listen_fault
-        self._port: IListeningPort | None = None
         self._watchdog: LoopingCall | None = None
 
     def privilegedStartService(self) -> None:
         """Open the listener, or end the start with a line that says why not."""
         super().privilegedStartService()
-        refused: list[str] = []
-        listening = self._endpoint.listen(self._factory)
-        listening.addCallbacks(
-            self._listening, lambda failure: refused.append(self._listen_fault(failure.value))
-        )
-        # Most endpoints answer at once. Then the start ends here, outside of the callbacks: a
-        # Deferred would keep the SystemExit to itself.
-        if refused:
-            self.ending.fail_start(refused[0])
-        elif self._port is None:
-            listening.addCallback(lambda _: self._refused_late(refused))
-
-    def _refused_late(self, refused: list[str]) -> None:
-        if refused:
-            self.ending.fail_start(refused[0])
-
-    def _listening(self, port: IListeningPort) -> None:
-        self._port = port
+        self.listener.open(self.ending)
 
     def notify(self, words: str) -> None:
         """Tell the service manager; under anything but systemd nothing is told."""
@@ -98,19 +131,3 @@ class DaemonService(Service):
         """Tell it no more."""
         if self._watchdog is not None and self._watchdog.running:
             self._watchdog.stop()
-
-    async def stop_listening(self) -> None:
-        """Take no more connections."""
-        if self._port is not None:
-            await maybeDeferred(self._port.stopListening)
-
-    @property
-    def address(self) -> str:
-        """Where it listens, for people."""
-        if self._port is None:
-            return "no port yet"
-        host: Any = self._port.getHost()
-        if hasattr(host, "port"):
-            name = f"[{host.host}]" if ":" in host.host else host.host
-            return f"{name}:{host.port}"
-        return str(getattr(host, "name", host))

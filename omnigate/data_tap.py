@@ -33,6 +33,10 @@ from omnigate.settings import DataSettings, SettingsError, read_data_settings
 
 PROGRAM = "omnigate-data"
 
+#: Where the listeners are set.
+LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
+METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
+
 #: Files beside connections: logs, spool, the reactor's own, and some to spare.
 _OTHER_FILES = 256
 
@@ -95,7 +99,7 @@ def makeService(options: Options) -> Service:
         delivery=delivery,
         client=client,
         access_log=access_log,
-        endpoint=_endpoint(reactor, settings),
+        endpoint=_endpoint(reactor, settings.listen, LISTEN),
         connect=lambda config: _connector(reactor, config),
         writers=(writer, log_writer),
     )
@@ -105,7 +109,7 @@ def makeService(options: Options) -> Service:
         reactor,
         os.environ,
         Ending(PROGRAM, reactor, options.stays_in_front),
-        lambda error: listen_fault(settings.listen, "OMNIGATE_DATA_LISTEN", error),
+        lambda error: listen_fault(settings.listen, LISTEN, error),
     )
     parts.pull = ConfigPull(
         lambda: client.get("/internal/config"),
@@ -115,7 +119,26 @@ def makeService(options: Options) -> Service:
         service.install,
         writer,
     )
+    if settings.metrics_listen:
+        _serve_metrics(reactor, service, settings.metrics_listen)
     return service
+
+
+def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
+    """Add the listener for metrics."""
+    # Where nobody scrapes, the Prometheus client need not be in memory.
+    from omnigate.gateway.metrics import DataMetrics
+    from omnigate.gateway.scrapes import scrape_factory
+
+    parts = service.parts
+    metrics = DataMetrics(parts, service.factory)
+    writer = WriterThread("omnigate-metrics", reactor.callFromThread)
+    parts.writers = (*parts.writers, writer)
+    service.serve_metrics(
+        _endpoint(reactor, listen, METRICS_LISTEN),
+        scrape_factory(metrics, reactor, parts.plane.watchdog, writer),
+        lambda error: listen_fault(listen, METRICS_LISTEN, error),
+    )
 
 
 def spool_figures(spool: Spool) -> dict[str, float]:
@@ -168,14 +191,16 @@ def _allow_open_files(connections: int) -> None:
         )
 
 
-def _endpoint(reactor: Any, settings: DataSettings) -> IStreamServerEndpoint:
+def _endpoint(reactor: Any, listen: str, where: str) -> IStreamServerEndpoint:
+    """Return the endpoint of a setting.
+
+    :param where: the setting, and the option where there is one.
+    """
     try:
-        endpoint: IStreamServerEndpoint = serverFromString(reactor, settings.listen)
-    except (ValueError, TypeError, OSError) as error:
-        refuse_start(
-            PROGRAM,
-            [f"OMNIGATE_DATA_LISTEN or --listen: {settings.listen} is no endpoint: {error}"],
-        )
+        endpoint: IStreamServerEndpoint = serverFromString(reactor, listen)
+    except Exception as error:
+        # The parsers of endpoint strings raise whatever their plugins do.
+        refuse_start(PROGRAM, [f"{where}: {listen} is no endpoint: {error}"])
     return endpoint
 
 

@@ -55,6 +55,7 @@ class DataSettings:
     """The settings of the data plane; see :data:`SETTINGS` for each one's meaning."""
 
     listen: str
+    metrics_listen: str
     control_url: str
     state_dir: str
     internal_token: str = attrs.field(repr=False)

@@ -98,6 +98,11 @@ def _endpoint(text: str) -> str:
     return text
 
 
+def _endpoint_or_off(text: str) -> str:
+    """Judge a listener that may be absent; ``off`` becomes the empty text."""
+    return "" if text == "off" else _endpoint(text)
+
+
 def _url(text: str) -> str:
     remedy = "give an address like http://127.0.0.1:8081"
     try:
@@ -146,6 +151,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Where the data plane listens for applications: a Twisted endpoint string.",
         _endpoint,
         option="listen",
+    ),
+    Setting(
+        "OMNIGATE_DATA_METRICS_LISTEN",
+        _DATA,
+        "metrics_listen",
+        "off",
+        "Where the data plane answers GET /metrics, privately: a Twisted endpoint string, or off.",
+        _endpoint_or_off,
     ),
     Setting(
         "OMNIGATE_CONTROL_LISTEN",

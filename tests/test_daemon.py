@@ -163,8 +163,8 @@ class ListenFaultTests(SynchronousTestCase):
             (errno.EMFILE, "many"),
         ):
             error = CannotListenError("", 80, OSError(number, "too many"))
-            line = listen_fault("tcp:80", "OMNIGATE_X", error)
+            line = listen_fault("tcp:80", "OMNIGATE_X or --x", error)
             self.assertIn(words, line)
             self.assertIn("tcp:80", line)
-            self.assertIn("OMNIGATE_X", line)
+            self.assertIn("OMNIGATE_X or --x", line)
         self.assertIn("odd", listen_fault("x:1", "OMNIGATE_X", ValueError("odd")))

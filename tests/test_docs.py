@@ -11,16 +11,18 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from omnigate.cli import parser
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.reports import Reports
 from omnigate.data_tap import spool_figures
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
+from omnigate.gateway import metrics as data_metrics
 from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
+from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import FREE_PREFIX
 from omnigate.settings_table import LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
+from tests.gateway.scraping import metrics_of
 from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +50,11 @@ def page(name: str) -> str:
     if not DOCS.is_dir():
         raise SkipTest("the pages are in the checkout only, not in the installed package")
     return (DOCS / name).read_text(encoding="utf-8")
+
+
+def section(name: str, heading: str) -> str:
+    """The text under a heading of a page, up to the next of its kind."""
+    return page(name).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def calls_of(name: str, package: str) -> Iterator[list[str]]:
@@ -131,7 +138,7 @@ class OperationsTests(SynchronousTestCase):
 
     def test_every_metric(self) -> None:
         """The control plane shows what the page tells of, and the page tells of all it shows."""
-        told = set(METRIC.findall(page("operations.md").partition("## Metrics")[2]))
+        told = set(METRIC.findall(section("operations.md", "Metrics")))
         metrics = ControlMetrics()
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
@@ -143,6 +150,22 @@ class OperationsTests(SynchronousTestCase):
         text = metrics.scrape("")[0].decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))
         self.assertEqual(told, shown)
+
+    def test_every_metric_of_the_data_plane(self) -> None:
+        """The data plane shows what the page tells of, with the labels it tells of."""
+        text = section("operations.md", "Metrics of the data plane")
+        told = set(METRIC.findall(text))
+        memory = MemoryDataPlane()
+        families = list(metrics_of(memory).families(()))
+        shown = set()
+        for family in families:
+            name = family.name + "_total" * (family.type == "counter")
+            if name.startswith("omnigate_"):
+                shown.add(name)
+        self.assertEqual(told, shown)
+        for described in vars(data_metrics).values():
+            if isinstance(described, data_metrics.Described) and described.labels:
+                self.assertIn(f"`{described.name}{{{','.join(described.labels)}}}`", text)
 
     def test_every_command(self) -> None:
         """The README or a page shows each command of the console script."""

@@ -23,6 +23,7 @@ FLOORS = {
             "files",
             "money",
             "periods",
+            "reactor_lag",
             "settings",
             "settings_table",
             "daemon_service",

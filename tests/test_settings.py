@@ -38,6 +38,7 @@ class DefaultTests(SynchronousTestCase):
             attrs.asdict(values),
             {
                 "listen": "tcp:8080",
+                "metrics_listen": "",
                 "control_url": "http://127.0.0.1:8081",
                 "state_dir": "/var/lib/omnigate",
                 "internal_token": INTERNAL,

@@ -32,11 +32,11 @@ import omnigate
 import twisted
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import GatewayKey
-from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.reports import Reports, counted_code
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.money import NANO_PER_USD
+from omnigate.reactor_lag import ReactorLag
 
 OTHER: Final = "other"
 

@@ -23,10 +23,10 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import STOPPING, Health
 from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.reactor_lag import ReactorLag
-from omnigate.daemon_service import DaemonService, Ending
+from omnigate.daemon_service import DaemonService, Ending, Listener
 from omnigate.files import IWriter
 from omnigate.ledger.service import Ledger
+from omnigate.reactor_lag import ReactorLag
 
 
 @attrs.define(eq=False)
@@ -61,7 +61,8 @@ class ControlService(DaemonService):
         ending: Ending,
         listen_fault: Callable[[BaseException | None], str],
     ) -> None:
-        super().__init__(parts.endpoint, parts.factory, clock, environ, ending, listen_fault)
+        listener = Listener(parts.endpoint, parts.factory, listen_fault)
+        super().__init__(listener, clock, environ, ending)
         self._parts = parts
         self._stopping = False
 
@@ -94,7 +95,7 @@ class ControlService(DaemonService):
             "omnigate-control {version} is ready on {address}: config {path} with {config}; "
             "{events} events loaded in {seconds:.2f} s",
             version=omnigate.__version__,
-            address=self.address,
+            address=self.listener.address,
             path=self._parts.config_file.path,
             config=self._counts(),
             events=counters.replayed,
@@ -144,7 +145,7 @@ class ControlService(DaemonService):
         self.stop_watchdog()
         self._parts.lag.stop()
         self._parts.config_file.stop_polling()
-        await self.stop_listening()
+        await self.listener.close()
         await self._parts.ledger.close()
         for writer in self._parts.writers:
             await writer.stop()

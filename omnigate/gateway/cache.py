@@ -83,12 +83,16 @@ class ResponseCache:
     """Answers by the digest of their requests; the one used longest ago leaves first.
 
     :ivar bytes: what they take.
+    :ivar hits: how often an answer was found.
+    :ivar misses: how often none was.
     """
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self.bytes = 0
+        self.hits = 0
+        self.misses = 0
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -96,11 +100,13 @@ class ResponseCache:
     def find(self, digest: bytes, now: float) -> CachedAnswer | None:
         """The answer to the same request, if it is fresh."""
         answer = self._answers.get(digest)
-        if answer is None:
-            return None
-        if answer.expires_at <= now:
+        if answer is not None and answer.expires_at <= now:
             self._drop(digest)
+            answer = None
+        if answer is None:
+            self.misses += 1
             return None
+        self.hits += 1
         self._answers.move_to_end(digest)
         return answer
 

@@ -39,6 +39,7 @@ class ConfigPull:
 
     :ivar version: of the snapshot in force; None before there is one.
     :ivar failures: polls without a usable answer since the start.
+    :ivar polled_at: when a poll had a usable answer last, by the clock; None before.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ConfigPull:
         self._pending: Deferred[None] | None = None
         self._next: IDelayedCall | None = None
         self.failures = 0
+        self.polled_at: float | None = None
 
     @property
     def version(self) -> str | None:
@@ -173,6 +175,7 @@ class ConfigPull:
             except SnapshotError as error:
                 self._failed(f"the control plane's snapshot is not usable: {error}")
                 return
+        self.polled_at = self._clock.seconds()
         self._outage.ended()
 
     def _failed(self, reason: str) -> None:

@@ -26,6 +26,7 @@ from omnigate.gateway.cache import CachedAnswer, request_digest
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import PASSED_ON, id_lines
 from omnigate.gateway.tables import Key, Route, Tables
+from omnigate.gateway.tally import NONE, OTHER
 from omnigate.protocols.response import Response
 from omnigate.text import one_line
 from omnigate.wire.head import RequestHead, ResponseHead
@@ -419,6 +420,14 @@ class Exchange:
         scan, key, endpoint = self.scan, self.key, self.endpoint
         assert scan is not None and key is not None and endpoint is not None
         self._release()
+        first_seconds = None if first_at is None else first_at - self._entered_at
+        outcome = "answered"
+        if status == 499:
+            outcome = "broken_off"
+        elif error_code:
+            outcome = "failed"
+        elif cached:
+            outcome = "cached"
         self.plane.books.usage(
             UsageEvent(
                 id=self.id,
@@ -438,9 +447,12 @@ class Exchange:
                 attempts=attempts,
                 ts_ms=int(self.plane.wall() * 1000),
                 endpoint=endpoint.kind,
-            )
+            ),
+            outcome,
+            now - self._entered_at,
+            first_seconds,
         )
-        first_ms = None if first_at is None else max(0, int((first_at - self._entered_at) * 1000))
+        first_ms = None if first_seconds is None else max(0, int(first_seconds * 1000))
         self._log(
             now, status, error_code, upstream, model, counts, first_ms, len(attempts), estimated
         )
@@ -451,7 +463,9 @@ class Exchange:
             return
         self._settled = True
         self._release()
-        self.plane.books.refusal(self.key.name if self.key else "", code)
+        self.plane.books.refusal(
+            self.key.name if self.key else "", code, status, self._endpoint_name, self._route_name()
+        )
         self._log(self.plane.clock.seconds(), status, code)
 
     def settle_read(self, status: int) -> None:
@@ -459,7 +473,20 @@ class Exchange:
         if self._settled:
             return
         self._settled = True
+        self.plane.books.tally.plain(NONE, "models", status, "answered")
         self._log(self.plane.clock.seconds(), status, "")
+
+    @property
+    def _endpoint_name(self) -> str:
+        return NONE if self.endpoint is None else self.endpoint.kind
+
+    def _route_name(self) -> str:
+        """The route of a refused request as metrics name it, whatever its client wrote."""
+        if not self.route_model:
+            return NONE
+        tables = self.tables
+        known = tables is not None and self.route_model in tables.routes
+        return self.route_model if known else OTHER
 
     def _release(self) -> None:
         ticket, self._ticket = self._ticket, None

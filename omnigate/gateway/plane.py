@@ -34,6 +34,7 @@ from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
+from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import DataSettings, provider_key
 from omnigate.wire.head import HeadError, RequestHead
 from omnigate.wire.target import Target, TargetError
@@ -48,6 +49,8 @@ class DataPlane:
     :ivar tables: the config in force, ``None`` before the first snapshot.
     :ivar clock: for everything that lasts; it may count from anywhere.
     :ivar wall: seconds since 1970, for everything that is dated.
+    :ivar lag: how long the reactor was held.
+    :ivar installed_at: when the config in force was installed, in seconds since 1970.
     :ivar draining: a stop was asked for; ``/readyz`` says so.
     """
 
@@ -82,7 +85,9 @@ class DataPlane:
         self.debug_headers = settings.debug_headers
         self.started_seconds = int(wall())
         self.cache = ResponseCache()
+        self.lag = ReactorLag(clock)
         self.tables: Tables | None = None
+        self.installed_at: float | None = None
         self.draining = False
         self._random = random.Random(random.SystemRandom().getrandbits(256))
 
@@ -100,7 +105,7 @@ class DataPlane:
         """The answer to a head that cannot be trusted; it has no request id."""
         path = first.partition(b" ")[2].decode("latin-1")
         refusal = GatewayError(error.code, error.message, status=error.status)
-        self.books.refusal("", error.code)
+        self.books.refusal("", error.code, refusal.kind.status)
         return (
             refusal.kind.status,
             b"content-type: application/json\r\n",
@@ -121,7 +126,7 @@ class DataPlane:
         path = head.target.partition(b"?")[0].decode("latin-1")
         versioned = b"anthropic-version" in head.headers
         body = envelope(protocol_at(path, versioned=versioned), refusal, request_id)
-        self.books.refusal("", error.code)
+        self.books.refusal("", error.code, status)
         if self.access_log.enabled:
             self.access_log.line(
                 AccessLine(
@@ -170,6 +175,7 @@ class DataPlane:
         """Put a snapshot in force; requests under way keep the tables they began with."""
         before = self.tables
         self.tables = compile_tables(snapshot, before, open_upstream, self.clock.seconds())
+        self.installed_at = self.wall()
         for upstream in retired_upstreams(before, self.tables):
             upstream.pool.close()
 
@@ -181,7 +187,7 @@ class DataPlane:
             "abandoned_answers": len(self.abandoned),
             "cache_answers": len(self.cache),
             "cache_bytes": self.cache.bytes,
-            "reactor_lag_seconds": round(self.watchdog.take_lag(), 6),
+            "reactor_lag_seconds": round(self.lag.worst_seconds(), 6),
         }
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 import omnigate
 from omnigate import systemd_notify
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
-from omnigate.daemon_service import DaemonService, Ending
+from omnigate.daemon_service import DaemonService, Ending, Listener
 from omnigate.errors import GatewayError, openai_envelope
 from omnigate.files import IWriter
 from omnigate.gateway.access_log import AccessLog
@@ -81,16 +81,35 @@ class DataService(DaemonService):
         listen_fault: Callable[[BaseException | None], str],
     ) -> None:
         self.factory = ClientFactory(parts.plane, settings.max_connections, self._turn_away)
-        super().__init__(parts.endpoint, self.factory, clock, environ, ending, listen_fault)
+        listener = Listener(parts.endpoint, self.factory, listen_fault)
+        super().__init__(listener, clock, environ, ending)
         self.parts = parts
+        self.metrics: Listener | None = None
+        self._scrapers: ClientFactory | None = None
         self._settings = settings
 
     def _turn_away(self) -> bytes:
         """Count a connection beyond the cap, and say what it is told."""
-        self.parts.plane.books.refusal("", "overloaded")
+        self.parts.plane.books.refusal("", "overloaded", 503)
         return full_answer()
 
     # -- start
+
+    def serve_metrics(
+        self,
+        endpoint: IStreamServerEndpoint,
+        factory: ClientFactory,
+        listen_fault: Callable[[BaseException | None], str],
+    ) -> None:
+        """Have a second listener, for metrics; said before the start."""
+        self._scrapers = factory
+        self.metrics = Listener(endpoint, factory, listen_fault)
+
+    def privilegedStartService(self) -> None:
+        """Open the listeners, or end the start with a line that says why not."""
+        super().privilegedStartService()
+        if self.metrics is not None:
+            self.metrics.open(self.ending)
 
     def startService(self) -> None:
         """Start what works in the background; the config comes from the cache file, or soon."""
@@ -99,6 +118,7 @@ class DataService(DaemonService):
         self.ending.watch()
         self.ending.on_hangup(self.reopen)
         parts.plane.watchdog.start()
+        parts.plane.lag.start()
         try:
             parts.access_log.start()
         except OSError as error:
@@ -108,11 +128,13 @@ class DataService(DaemonService):
                 "OMNIGATE_ACCESS_LOG, or - for standard output"
             )
         parts.delivery.start()
+        if self.metrics is not None:
+            self.log.info("metrics at {address}/metrics", address=self.metrics.address)
         self.log.info(
             "omnigate-data {version} listens on {address}; control plane at {control}; "
             "{waiting} usage events wait in {spool}",
             version=omnigate.__version__,
-            address=self.address,
+            address=self.listener.address,
             control=self._settings.control_url,
             waiting=parts.spool.count,
             spool=parts.spool.path,
@@ -174,7 +196,7 @@ class DataService(DaemonService):
             f"EXTEND_TIMEOUT_USEC={int((grace + _AFTER_GRACE_SECONDS) * 1_000_000)}"
         )
         parts.plane.draining = True
-        await self.stop_listening()
+        await self.listener.close()
         if parts.pull is not None:
             await parts.pull.stop()
         await self._drain(grace)
@@ -183,13 +205,22 @@ class DataService(DaemonService):
         parts.spool.close()
         await parts.access_log.stop()
         await parts.client.close()
+        await self._stop_metrics()
         for writer in parts.writers:
             await writer.stop()
         parts.plane.close()
         parts.plane.watchdog.stop()
+        parts.plane.lag.stop()
         self.stop_watchdog()
         self.ending.stopped()
         self.log.info("omnigate-data has stopped")
+
+    async def _stop_metrics(self) -> None:
+        """Late, since how a drain gets on is worth a scrape."""
+        if self.metrics is not None and self._scrapers is not None:
+            await self.metrics.close()
+            for connection in list(self._scrapers.connections):
+                connection.cut()
 
     async def _drain(self, grace_seconds: float) -> None:
         """Let requests in flight end; cut those that do not."""

@@ -25,6 +25,8 @@ class UpstreamPool:
 
     :param connect: opens a connection for the protocol that the given callable makes;
         its Deferred fails with what stood in the way.
+    :ivar connections: how many are up, idle ones among them.
+    :ivar opened: how many came about so far.
     """
 
     def __init__(self, connect: Connect, watchdog: Watchdog) -> None:
@@ -32,6 +34,8 @@ class UpstreamPool:
         self._watchdog = watchdog
         self._idle: list[UpstreamConnection] = []
         self._closed = False
+        self.connections = 0
+        self.opened = 0
 
     def take(self) -> UpstreamConnection | None:
         """The connection that became idle last, or ``None``."""
@@ -63,6 +67,11 @@ class UpstreamPool:
 
     # -- the connections' owner
 
+    def connection_made(self, connection: UpstreamConnection) -> None:
+        """Count it."""
+        self.opened += 1
+        self.connections += 1
+
     def connection_free(self, connection: UpstreamConnection) -> None:
         """Keep it for the next request."""
         if self._closed or len(self._idle) >= MAX_IDLE:
@@ -74,6 +83,7 @@ class UpstreamPool:
 
     def connection_gone(self, connection: UpstreamConnection) -> None:
         """Forget it."""
+        self.connections -= 1
         if connection in self._idle:
             self._idle.remove(connection)
             self._watchdog.discard(connection)

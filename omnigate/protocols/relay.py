@@ -250,7 +250,7 @@ class Relay:
 
     def _begin(self, first: bytes) -> None:
         status, headers = self._owner.relay_head()
-        self.first_at = self._watchdog.now
+        self.first_at = self._watchdog.exact()
         self.deadline = self._watchdog.after(self._look_seconds)
         self._response.begin(status, headers, first, self)
 

@@ -88,11 +88,14 @@ class AnswerReceiver(Shape):
 class ConnectionOwner(Shape):
     """The pool a connection belongs to."""
 
+    def connection_made(self, connection: UpstreamConnection) -> None:
+        """The connection is up."""
+
     def connection_free(self, connection: UpstreamConnection) -> None:
         """The answer is whole and the connection may carry another request."""
 
     def connection_gone(self, connection: UpstreamConnection) -> None:
-        """The connection is lost or was dropped."""
+        """The connection is lost or was dropped; told once."""
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call once the reactor has seen to everybody else."""
@@ -139,6 +142,7 @@ class UpstreamConnection(Protocol):
         """Small requests must not wait for an acknowledgement of the one before."""
         self._wire = self.transport
         self._wire.setTcpNoDelay(True)
+        self._owner.connection_made(self)
 
     def send(self, request: bytes, receiver: AnswerReceiver) -> None:
         """Write a whole request, a POST; its answer goes to ``receiver``."""

@@ -49,7 +49,6 @@ class Watchdog:
         self._timed: set[Timed] = set()
         self._call: IDelayedCall | None = None
         self.now = clock.seconds()
-        self._worst_lag = 0.0
 
     def start(self) -> None:
         """Begin to sweep."""
@@ -78,17 +77,15 @@ class Watchdog:
         """Call once the reactor has seen to everybody else."""
         self._clock.callLater(0, call)
 
-    def take_lag(self) -> float:
-        """The longest in seconds that a sweep was late since this was last asked."""
-        lag, self._worst_lag = self._worst_lag, 0.0
-        return lag
+    def exact(self) -> float:
+        """The time on the clock itself, for what happens once in a request."""
+        return self._clock.seconds()
 
     def __len__(self) -> int:
         return len(self._timed)
 
     def _sweep(self) -> None:
         now = self._clock.seconds()
-        self._worst_lag = max(self._worst_lag, now - self.now - self._interval)
         self.now = now
         self._call = self._clock.callLater(self._interval, self._sweep)
         # Picked first, called after: the called may join, leave or move others.

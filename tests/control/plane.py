@@ -14,10 +14,10 @@ from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
 from omnigate.ledger.service import Ledger
+from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.conversation import ADMIN, INTERNAL, Conversation, Reply
 

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.reactor_lag import ReactorLag
 from omnigate.control.service import ControlParts, ControlService
+from omnigate.reactor_lag import ReactorLag
 from tests.control.plane import CONFIG, Plane
 
 

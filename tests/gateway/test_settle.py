@@ -37,7 +37,7 @@ class BooksTests(SynchronousTestCase):
                 return room
 
             books = Books(append, lambda name, code: None)
-            books.usage(EVENT)
+            books.usage(EVENT, "answered", 0.2)
             self.assertEqual((1, 0), (books.events, books.refusals))
         self.assertEqual([EVENT, EVENT], [decode_event(line) for line in lines])
         self.assertNotIn(b"\n", lines[0])
@@ -46,6 +46,6 @@ class BooksTests(SynchronousTestCase):
         """A refusal is counted by key and reason."""
         refused: list[tuple[str, str]] = []
         books = Books(lambda line: True, lambda name, code: refused.append((name, code)))
-        books.refusal("k1", "budget_exceeded")
+        books.refusal("k1", "budget_exceeded", 402)
         self.assertEqual([("k1", "budget_exceeded")], refused)
         self.assertEqual((0, 1), (books.events, books.refusals))

@@ -3,6 +3,7 @@
 Thousands of random stories (:mod:`tests.planes.stories`), and after each the same questions.
 """
 
+from collections import Counter
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -55,6 +56,7 @@ class AnyEndingTests(SynchronousTestCase):
         self.assertEqual(story.crashes, len(self.flushLoggedErrors(InjectedError)))
         self.assertEqual([], self.flushLoggedErrors())
         self.check_ends(plane)
+        self.check_tally(plane)
         self.check_nothing_left(plane)
         for person in story.people:
             self.check_client(plane, person)
@@ -77,6 +79,41 @@ class AnyEndingTests(SynchronousTestCase):
             self.assertGreaterEqual(len(event.attempts), 1)
             if event.status == 200:
                 self.assertEqual("ok", event.attempts[-1].outcome)
+
+    def check_tally(self, plane: MemoryDataPlane) -> None:
+        """What is counted for metrics is what the events, the refusals and the log say."""
+        tally = plane.plane.books.tally
+        ended: Counter[tuple[str, int]] = Counter()
+        for (route, _, status_class, _), count in tally.requests.items():
+            self.assertIn(route, ("small", "none", "other"))
+            ended[route, status_class] += count
+        # A head that is malformed has no line.
+        self.assertLessEqual(
+            Counter(line.status // 100 for line in plane.lines),
+            Counter(status_class for _, status_class in ended.elements()),
+        )
+        reads = [line for line in plane.lines if line.method != "POST" and line.status == 200]
+        self.assertEqual(len(plane.events) + len(plane.refused) + len(reads), ended.total())
+        self.assertEqual(Counter(code for _, code in plane.refused), +Counter(tally.refusals))
+        self.assertEqual(
+            Counter((a.upstream, a.outcome) for event in plane.events for a in event.attempts),
+            Counter(tally.attempts),
+        )
+        used = [
+            (
+                event.input_tokens,
+                event.cached_input_tokens,
+                event.cache_write_input_tokens,
+                event.output_tokens,
+            )
+            for event in plane.events
+        ]
+        sums = [sum(counts) for counts in zip(*used, strict=True)] or [0, 0, 0, 0]
+        self.assertEqual(sums, tally.tokens.get("small", [0, 0, 0, 0]))
+        ended_in = Counter(event.endpoint for event in plane.events)
+        self.assertEqual(
+            ended_in, Counter({name: sum(kept.counts) for name, kept in tally.durations.items()})
+        )
 
     def check_nothing_left(self, plane: MemoryDataPlane) -> None:
         self.assertEqual(0, plane.plane.admission.in_flight)

@@ -25,6 +25,9 @@ class Owner:
         self.free: list[UpstreamConnection] = []
         self.gone: list[UpstreamConnection] = []
 
+    def connection_made(self, connection: UpstreamConnection) -> None:
+        pass
+
     def connection_free(self, connection: UpstreamConnection) -> None:
         self.free.append(connection)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.reactor_lag import SAMPLE_SECONDS, SAMPLES_KEPT, ReactorLag
+from omnigate.reactor_lag import SAMPLE_SECONDS, SAMPLES_KEPT, ReactorLag
 
 
 class LagTests(SynchronousTestCase):
