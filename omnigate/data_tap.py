@@ -136,7 +136,7 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     parts.writers = (*parts.writers, writer)
     service.serve_metrics(
         _endpoint(reactor, listen, METRICS_LISTEN),
-        scrape_factory(metrics, reactor, parts.plane.watchdog, writer),
+        scrape_factory(metrics, parts.plane, writer),
         lambda error: listen_fault(listen, METRICS_LISTEN, error),
     )
 

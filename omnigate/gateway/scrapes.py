@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -22,9 +21,9 @@ from omnigate.gateway.metrics import (
     exposition,
     wants_openmetrics,
 )
+from omnigate.gateway.plane import DataPlane
 from omnigate.protocols.client import ClientFactory
 from omnigate.protocols.response import Response
-from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.head import HeadError, RequestHead
 from omnigate.wire.target import Target, TargetError
 
@@ -44,6 +43,7 @@ class ScrapePlane:
     Scrapes are made one after the other, for all who wait at a time, so that many scrapers cost
     no more than one, and in each turn of the reactor a few milliseconds of it.
 
+    :param plane: whose clock, deadlines and date are used.
     :param writer: a thread, for what takes long to read.
     """
 
@@ -52,13 +52,12 @@ class ScrapePlane:
 
     log = Logger()
 
-    def __init__(
-        self, metrics: DataMetrics, clock: IReactorTime, watchdog: Watchdog, writer: IWriter
-    ) -> None:
-        self.watchdog = watchdog
+    def __init__(self, metrics: DataMetrics, plane: DataPlane, writer: IWriter) -> None:
+        self.watchdog = plane.watchdog
+        self.date = plane.date
+        self._clock = plane.clock
         self._writer = writer
         self._metrics = metrics
-        self._clock = clock
         self._waiting: list[Scrape] = []
         self._busy = False
 
@@ -66,7 +65,7 @@ class ScrapePlane:
         """A request whose head is well formed."""
         return Scrape(self, head, target, response)
 
-    def head_refusal(self, path: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
+    def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """The answer to a head that cannot be trusted."""
         return error.status, _WORDS, error.message.encode("utf-8") + b"\n"
 
@@ -171,9 +170,6 @@ FULL: Final = (
 )
 
 
-def scrape_factory(
-    metrics: DataMetrics, clock: IReactorTime, watchdog: Watchdog, writer: IWriter
-) -> ClientFactory:
+def scrape_factory(metrics: DataMetrics, plane: DataPlane, writer: IWriter) -> ClientFactory:
     """Make the connections of the listener for metrics; one too many is told so and closed."""
-    plane = ScrapePlane(metrics, clock, watchdog, writer)
-    return ClientFactory(plane, MAX_SCRAPERS, lambda: FULL)
+    return ClientFactory(ScrapePlane(metrics, plane, writer), MAX_SCRAPERS, lambda: FULL)

@@ -28,9 +28,7 @@ class ScrapeCase(SynchronousTestCase):
         self.memory = MemoryDataPlane()
         self.writer = SynchronousWriter()
         self.metrics = metrics_of(self.memory)
-        self.factory = scrape_factory(
-            self.metrics, self.memory.clock, self.memory.watchdog, self.writer
-        )
+        self.factory = scrape_factory(self.metrics, self.memory.plane, self.writer)
 
     def scraper(self) -> FakeClient:
         """A connection to the listener."""
