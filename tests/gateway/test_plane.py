@@ -61,6 +61,7 @@ class HeadTests(SynchronousTestCase):
             answer = client.answer
             self.assertEqual((status, code), (answer.status, answer.code), head)
             self.assertEqual([("", code)], plane.refused)
+            self.assertEqual(b"application/json", answer.headers[b"content-type"])
             self.assertNotIn(b"x-omnigate-request-id", answer.headers)
             self.assertEqual(b"/v1/messages" in head, answer.json.get("type") == "error")
             self.assertFalse(client.open)
@@ -87,8 +88,52 @@ class HeadTests(SynchronousTestCase):
             [line] = plane.lines
             self.assertEqual((status, code), (line.status, line.error_code), head)
             self.assertEqual([("", code)], plane.refused)
+            self.assertIn(b"\r\ncontent-type: application/json\r\n", client.received())
             self.assertIn(b"x-omnigate-request-id: " + line.request_id.encode(), client.received())
             self.assertFalse(client.open)
+
+
+class SettingTests(SynchronousTestCase):
+    def test_what_is_set_holds(self) -> None:
+        """Times and sizes of the settings are those that the plane goes by."""
+        for setting, value, name, wanted in (
+            ("CLIENT_TIMEOUT_MS", "1500", "client_timeout_seconds", 1.5),
+            ("CLIENT_STALL_TIMEOUT_MS", "2500", "stall_timeout_seconds", 2.5),
+            ("STREAM_IDLE_TIMEOUT_MS", "3500", "stream_idle_seconds", 3.5),
+            ("HEARTBEAT_MS", "4500", "heartbeat_seconds", 4.5),
+            ("HEARTBEAT_MS", "0", "heartbeat_seconds", 0),
+            ("MAX_REQUEST_MB", "3", "max_body_bytes", 3 * 1024 * 1024),
+            ("DEBUG_HEADERS", "0", "debug_headers", False),
+        ):
+            plane = MemoryDataPlane(environ={"OMNIGATE_" + setting: value}).plane
+            self.assertEqual(wanted, getattr(plane, name), setting)
+
+    def test_debug_headers(self) -> None:
+        """Answers name the upstream and the attempts, unless that is switched off."""
+        for value, told in (("1", True), ("0", False)):
+            plane = MemoryDataPlane(environ={"OMNIGATE_DEBUG_HEADERS": value})
+            client = plane.client()
+            client.send(request(CHAT))
+            plane.last.answer(reply(ANSWER))
+            self.assertEqual(told, b"x-omnigate-upstream" in client.answer.headers)
+            self.assertEqual(told, b"x-omnigate-attempts" in client.answer.headers)
+
+    def test_figures(self) -> None:
+        """What the plane tells of itself is what it holds at the moment."""
+        plane = MemoryDataPlane(routes=[route("small", ("u1", "vendor-1"), cache_ttl_s=60)])
+        left, client = plane.client(), plane.client()
+        left.send(request(CHAT_STREAM))
+        plane.busy[0].answer(STREAM_HEAD + chunk(delta(b"Hi")))
+        left.leave()
+        client.send(request(CHAT))
+        figures = plane.plane.figures()
+        self.assertEqual(2, figures["requests_in_flight"])
+        self.assertEqual(2 * len(CHAT + CHAT_STREAM), figures["request_memory_bytes"])
+        self.assertEqual((1, 0), (figures["abandoned_answers"], figures["cache_answers"]))
+        plane.last.answer(reply(ANSWER))
+        figures = plane.plane.figures()
+        self.assertEqual((1, 1), (figures["requests_in_flight"], figures["cache_answers"]))
+        self.assertGreater(figures["cache_bytes"], len(ANSWER))
 
 
 class UpstreamTests(SynchronousTestCase):
@@ -110,6 +155,7 @@ class UpstreamTests(SynchronousTestCase):
             compiled = self.compile(protocol)
             lines = compiled.lines.split(b"\r\n")
             self.assertIn(b"host: api.test:8443", lines)
+            self.assertIn(b"user-agent: omnigate", lines)
             self.assertIn(b"accept-encoding: identity", lines)
             self.assertIn(b"content-type: application/json", lines)
             self.assertIn(credential, lines)
