@@ -163,7 +163,16 @@ class BodyScanner:
 
 
 def _scan_at_once(body: bytes) -> BodyScan:
-    """Scan a body that is small or calm: by a proof, or else by a walk."""
+    """Scan a body that is small or calm."""
+    try:
+        return _prove_or_walk(body)
+    except RecursionError:
+        # The parse went as deep as the stack let it, and a look into what it gave went deeper.
+        raise ScanError("invalid_json", _NESTED) from None
+
+
+def _prove_or_walk(body: bytes) -> BodyScan:
+    """Scan by a proof, or else by a walk."""
     if not body.isascii():
         try:
             body.decode("utf-8")

@@ -1,6 +1,7 @@
 """Tests of omnigate.wire.json_scan."""
 
 import json
+import sys
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -138,6 +139,33 @@ class ScanTests(SynchronousTestCase):
                     self.assertEqual(outcome([large]), (code, param), name)
                     halves = [large[: 1 << 15], large[1 << 15 : -3], large[-3:]]
                     self.assertEqual(outcome(halves), (code, param), name)
+
+    def test_any_depth(self) -> None:
+        """A body that nests too deep is refused as such, however deep, and wherever the stack is.
+
+        At some depth the first look into a body just fits the stack, and the next one does not.
+        """
+        frames = (
+            b'{"model":"m","x":%b}',
+            b'{"x": %b, "model": "m"}',
+            b'{"model":"m","messages":[{"role":"user","content":%b}]}',
+            b'{"model":"m","stream_options":{"include_usage":true,"x":%b}}',
+            b'{"model":"m","stream_options":{"include_usage":%b}}',
+            b'{"model":%b}',
+        )
+        shapes = ((b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]"), (b'{"a":[', b"]}"))
+
+        def refused(body: bytes, below: int) -> None:
+            if below:
+                refused(body, below - 1)
+            else:
+                self.assertRaises(ScanError, scan_body, body)
+
+        for frame in frames:
+            for opened, closed in shapes:
+                for depth in range(64, sys.getrecursionlimit() + 20, 3):
+                    body = frame % (opened * depth + b"0" + closed * depth)
+                    refused(body, depth % 50)
 
     def test_bounds_that_pass(self) -> None:
         """What is exactly at a bound is accepted."""
