@@ -401,12 +401,12 @@ def _not_nested(outside: list[bytes], named: list[int], depth: int) -> list[int]
     text = b"".join(marked).translate(None, _NOT_MARKED)
     if depth == 0:
         text = text[1:]  # the outermost object is not to be struck out
-    while True:
-        shorter = _leaf_marked.sub(b"", text)
-        if _PAYS * len(shorter) > len(text):
+    while text:
+        size = len(text)
+        text = _leaf_marked.sub(b"", text)
+        if _PAYS * len(text) > size:
             break
-        text = shorter
-    found = set(shorter)
+    found = set(text)
     return [index for place, index in enumerate(named) if _MARKS[place // share][0] in found]
 
 

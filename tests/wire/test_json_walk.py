@@ -148,6 +148,18 @@ class WalkTests(SynchronousTestCase):
                     self.assertIsNone(walk(pieces, deepest).fault)
                     self.assertEqual(walk(pieces, deepest - 1).fault, "depth")
 
+    def test_pieces_of_whole_containers(self) -> None:
+        """Names in containers that begin and end in one piece are passed over, many or few."""
+        for unit in (
+            *(b'"b":{"model":0},', b'"b":[{"a":0},{"stream":0}],', b'"b":["model"],'),
+            *(b'"b":{"x":{"model":{"a":0}}},', b'"b":{},', b'"b":"model",', b'"b":{"\\u0061":0},'),
+        ):
+            for count in (1, 8, 17, 129, 2000):
+                pieces = [b'{"model":0,', unit * count, unit * count, b'"a":0}']
+                found = walk(pieces, members=100_000)
+                self.assertEqual(plain_walk(b"".join(pieces))[0], found.hits, (unit, count))
+                self.assertIsNone(found.fault)
+
     def test_wrong_brackets(self) -> None:
         """Brackets that cannot match stop the walk."""
         for text in (b"]", b"[]]", b"[}" * 200, b'{"a":[}]', b"[:]"):
