@@ -15,6 +15,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -28,6 +29,13 @@ CLEAN: Final = 0
 START_FAILED: Final = 1
 USAGE: Final = 2
 BROKEN: Final = 70
+
+#: What is waited for after a second signal, in seconds: closing connections and files takes a few
+#: hundredths, so what takes longer (a disk that stands still, a name server) is left behind.
+HURRY_SECONDS: Final = 1.0
+
+#: Signals that are taken in order; the next one ends the process where it stands.
+_MOST_SIGNALS: Final = 2
 
 _log = Logger(namespace="omnigate")
 
@@ -92,6 +100,10 @@ def refuse_start(program: str, lines: Sequence[str]) -> NoReturn:
 class Ending:
     """Which status the process ends with, and how it gets to its end.
 
+    The first SIGTERM or SIGINT stops in order. The second one stops in order too, but nothing is
+    waited for any more that may take its time; what has not ended after
+    :data:`HURRY_SECONDS`, or at the third signal, ends where it stands.
+
     A process that was watched and ends without having stopped in order is broken: status 70.
 
     :param program: the name in front of each line.
@@ -105,6 +117,9 @@ class Ending:
         self._reactor = reactor
         self._in_front = in_front
         self._stopping = False
+        self._signals = 0
+        self._hurried = False
+        self._hurry: Callable[[], object] | None = None
 
     def watch(self) -> None:
         """Take charge of the process's status, and of SIGTERM and SIGINT.
@@ -118,7 +133,38 @@ class Ending:
 
     def _take_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._reactor.callFromThread(self.stop))
+            signal.signal(number, self._signalled)
+
+    def _signalled(self, *_: object) -> None:
+        """Take a signal; between any two steps of the program, so the reactor does the rest."""
+        self._signals += 1
+        if self._signals > _MOST_SIGNALS:
+            self._end_now()
+        self._reactor.callFromThread(self._asked_to_stop)
+
+    def _asked_to_stop(self) -> None:
+        if not self._stopping:
+            self.stop()
+        elif not self._hurried:
+            self._hurried = True
+            _log.warn(
+                "{program} was asked to stop once more: it waits for nothing now",
+                program=self._program,
+            )
+            # A thread, since it must also end a process that waits for another thread.
+            last_resort = threading.Timer(HURRY_SECONDS, self._end_now)
+            last_resort.daemon = True
+            last_resort.start()
+            if self._hurry is not None:
+                self._hurry()
+
+    def _end_now(self) -> None:
+        """End where it stands: neither plane has anything in memory that the next start misses."""
+        os._exit(self.status)
+
+    def on_hurry(self, call: Callable[[], object]) -> None:
+        """Call ``call`` in the reactor when a stop under way must not take its time any more."""
+        self._hurry = call
 
     def on_hangup(self, call: Callable[[], object]) -> None:
         """Call ``call`` in the reactor at each SIGHUP."""

@@ -29,6 +29,9 @@ class Ending(Protocol):
     def on_hangup(self, call: Callable[[], object]) -> None:
         """Have ``call`` called at each SIGHUP."""
 
+    def on_hurry(self, call: Callable[[], object]) -> None:
+        """Have ``call`` called when a stop under way must not take its time any more."""
+
     def stopped(self) -> None:
         """Note that everything stopped in order."""
 

@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,16 @@ from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import control_tap, data_tap
-from omnigate.daemon import BROKEN, CLEAN, DaemonOptions, Ending, StartError, listen_fault
+from omnigate.daemon import (
+    BROKEN,
+    CLEAN,
+    HURRY_SECONDS,
+    START_FAILED,
+    DaemonOptions,
+    Ending,
+    StartError,
+    listen_fault,
+)
 
 
 class Sample(DaemonOptions):
@@ -43,6 +53,19 @@ class Reactor:
 
     def callFromThread(self, call: Callable[[], object]) -> None:  # noqa: N802
         call()
+
+
+class Timer:
+    """A timer in a thread that is none."""
+
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.seconds = seconds
+        self.call = call
+        self.daemon = False
+        self.started = False
+
+    def start(self) -> None:
+        self.started = True
 
 
 class StderrCase(SynchronousTestCase):
@@ -101,7 +124,14 @@ class EndingTests(StderrCase):
         self.at_exit: list[Callable[[], None]] = []
         self.patch(atexit, "register", self.at_exit.append)
         self.patch(os, "_exit", self.exits.append)
+        self.timers: list[Timer] = []
+        self.patch(threading, "Timer", self.timer)
         self.ending = Ending("omnigate-sample", self.reactor, in_front=True)
+
+    def timer(self, seconds: float, call: Callable[[], None]) -> Timer:
+        """Stand in for a timer in a thread."""
+        self.timers.append(Timer(seconds, call))
+        return self.timers[-1]
 
     def leave(self) -> None:
         for call in self.at_exit:
@@ -112,11 +142,64 @@ class EndingTests(StderrCase):
         self.ending.watch()
         self.reactor.running = True
         self.handlers[signal.SIGTERM](signal.SIGTERM, None)
-        self.handlers[signal.SIGINT](signal.SIGINT, None)
         self.assertEqual(self.reactor.stops, 1)
         self.ending.stopped()
         self.leave()
         self.assertEqual((self.ending.status, self.exits), (CLEAN, []))
+
+    def stop_twice(self) -> list[str]:
+        """Have the daemon stopped in a hurry; what it was told."""
+        told: list[str] = []
+        self.ending.watch()
+        self.ending.on_hurry(lambda: told.append("hurry"))
+        self.reactor.running = True
+        self.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual((told, self.timers), ([], []))
+        self.handlers[signal.SIGINT](signal.SIGINT, None)
+        return told
+
+    def test_hurry(self) -> None:
+        """The second signal, of either kind, hurries the stop; it may still end in order."""
+        self.assertEqual(self.stop_twice(), ["hurry"])
+        self.assertEqual((self.reactor.stops, self.exits), (1, []))
+        [timer] = self.timers
+        self.assertEqual((timer.seconds, timer.daemon), (HURRY_SECONDS, True))
+        self.assertTrue(timer.started)
+        self.ending.stopped()
+        self.leave()
+        self.assertEqual(self.exits, [])
+
+    def test_last_resort(self) -> None:
+        """What the hurry does not end in time ends where it stands, and not in order."""
+        self.stop_twice()
+        self.timers[0].call()
+        self.assertEqual(self.exits, [BROKEN])
+
+    def test_last_resort_after_the_end(self) -> None:
+        """Where only the process was still to end, all was in order."""
+        self.stop_twice()
+        self.ending.stopped()
+        self.timers[0].call()
+        self.assertEqual(self.exits, [CLEAN])
+
+    def test_third_signal(self) -> None:
+        """The third signal does not wait for the reactor."""
+        self.stop_twice()
+        self.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual(self.exits, [BROKEN])
+        self.assertEqual(len(self.timers), 1)
+
+    def test_signal_during_a_failed_start(self) -> None:
+        """A start that failed late is stopping by itself; a signal then is one to hurry."""
+        told: list[str] = []
+        self.ending.watch()
+        self.ending.on_hurry(lambda: told.append("hurry"))
+        self.reactor.running = True
+        self.ending.fail_start("no disk")
+        self.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual(told, ["hurry"])
+        self.timers[0].call()
+        self.assertEqual(self.exits, [START_FAILED])
 
     def test_broken(self) -> None:
         """An end that nobody asked for is 70."""

@@ -19,6 +19,7 @@ import msgspec
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from omnigate.backoff import Backoff
 from omnigate.events import MAX_BATCH_EVENTS
@@ -93,6 +94,8 @@ class Delivery:
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._outage = Outage(_log, "usage events wait in the spool", clock)
         self._stopping = False
+        self._given_up = False
+        self._last: Deferred[None] | None = None
         self._running: Deferred[None] | None = None
         self._sleep: tuple[Deferred[None], IDelayedCall] | None = None
         self.delivered = 0
@@ -121,11 +124,21 @@ class Delivery:
             never fails.
         """
         self._stopping = True
-        last = Deferred.fromCoroutine(self._finish())
+        last = self._last = Deferred.fromCoroutine(self._finish())
         last.addTimeout(STOP_SECONDS, self._clock, onTimeoutCancel=lambda _result, _seconds: None)
-        last.addErrback(lambda failure: _log.failure("the last delivery broke", failure))
+        last.addErrback(self._last_failed)
         last.addCallback(lambda _: self._tell_rest())
         return last
+
+    def give_up(self) -> None:
+        """Break the last delivery off, or make none; what waits stays in the spool."""
+        self._given_up = True
+        if self._last is not None:
+            self._last.cancel()
+
+    def _last_failed(self, failure: Failure) -> None:
+        if not (self._given_up and failure.check(CancelledError)):
+            _log.failure("the last delivery broke", failure)
 
     def _tell_rest(self) -> None:
         if self._spool.count:
@@ -139,8 +152,11 @@ class Delivery:
         if self._running is not None:
             running, self._running = self._running, None
             self._wake()
+            if self._given_up:
+                running.cancel()
             await running
-        await self._turn()
+        if not self._given_up:
+            await self._turn()
 
     async def _run(self) -> None:
         """Deliver, pause, and so on until told to stop."""

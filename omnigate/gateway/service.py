@@ -4,7 +4,8 @@
 
 Start: spool read back, background work begun, the last snapshot taken from the cache file,
 listener opened.  Stop: no new connections, idle ones closed, requests
-in flight given their grace, abandoned answers ended, usage delivered once more.
+in flight given their grace, abandoned answers ended, usage delivered once more.  In a hurry, the
+grace is over at once and nothing is delivered: what was used is in the spool, for the next start.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class DataService(DaemonService):
         self.metrics: Listener | None = None
         self._scrapers: ClientFactory | None = None
         self._settings = settings
+        self._hurried = False
 
     def _turn_away(self) -> bytes:
         """Count a connection beyond the cap, and say what it is told."""
@@ -117,6 +119,7 @@ class DataService(DaemonService):
         parts = self.parts
         self.ending.watch()
         self.ending.on_hangup(self.reopen)
+        self.ending.on_hurry(self.hurry)
         parts.plane.watchdog.start()
         parts.plane.lag.start()
         try:
@@ -188,6 +191,11 @@ class DataService(DaemonService):
         super().stopService()
         return Deferred.fromCoroutine(self._stop())
 
+    def hurry(self) -> None:
+        """Give nothing any more time: neither requests in flight nor the last delivery."""
+        self._hurried = True
+        self.parts.delivery.give_up()
+
     async def _stop(self) -> None:
         parts = self.parts
         grace = self._settings.shutdown_grace_ms / 1000
@@ -227,11 +235,11 @@ class DataService(DaemonService):
         for connection in list(self.factory.connections):
             connection.stop_after_answer()
         give_up_at = self.clock.seconds() + grace_seconds
-        while self.factory.busy() and self.clock.seconds() < give_up_at:
+        while self.factory.busy() and self.clock.seconds() < give_up_at and not self._hurried:
             await self._pause(_DRAIN_LOOK_SECONDS)
         cut = self.factory.busy()
         if cut:
-            self.log.warn("{count} requests did not end within the grace; they are cut", count=cut)
+            self.log.warn("{count} requests did not end in time; they are cut", count=cut)
         for connection in list(self.factory.connections):
             connection.cut()
         # One turn, in which the cut connections tell their exchanges.

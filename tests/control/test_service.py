@@ -55,6 +55,9 @@ class Endings:
     def on_hangup(self, call: Callable[[], object]) -> None:
         self.hangup = call
 
+    def on_hurry(self, call: Callable[[], object]) -> None:
+        self.events.append("hurry")
+
     def stopped(self) -> None:
         self.events.append("stopped")
 

@@ -347,6 +347,31 @@ class StopTests(DeliveryCase):
         self.assertEqual([event.get("count") for event in logged], [2])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_given_up(self) -> None:
+        """In a hurry nothing is waited for, begun or not, and nothing is begun any more."""
+        for queued_first in (True, False):
+            for before in (True, False):
+                self.setUp()
+                self.control.silent = True
+                if queued_first:
+                    self.queue(2)
+                self.delivery.start()
+                self.clock.advance(0)
+                if not queued_first:
+                    self.queue(2)
+                if before:
+                    self.delivery.give_up()
+                stopped = self.delivery.stop()
+                if not before:
+                    self.assertNoResult(stopped)
+                    self.assertEqual(len(self.control.open), 1)
+                    self.delivery.give_up()
+                self.successResultOf(stopped)
+                self.assertEqual(len(self.control.open), int(queued_first or not before))
+                self.assertEqual(self.spool.count, 2)
+                self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual([], self.flushLoggedErrors())
+
     def test_control_away(self) -> None:
         """Without a control plane a stop is over at once, and what waits stays in the file."""
         self.control.away = True

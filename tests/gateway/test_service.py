@@ -70,6 +70,7 @@ class Ending:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.hang_up: Callable[[], object] = lambda: None
+        self.hurry: Callable[[], object] = lambda: None
 
     def watch(self) -> None:
         self.told.append("watch")
@@ -77,6 +78,9 @@ class Ending:
     def on_hangup(self, call: Callable[[], object]) -> None:
         self.told.append("hangup")
         self.hang_up = call
+
+    def on_hurry(self, call: Callable[[], object]) -> None:
+        self.hurry = call
 
     def stopped(self) -> None:
         self.told.append("stopped")
@@ -91,12 +95,15 @@ class Control:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = attrs.evolve(snapshot, version=_version_of(snapshot))
         self.posted: list[tuple[str, Any]] = []
+        self.silent = False
         self.closed = False
 
     def get(self) -> Deferred[tuple[int, bytes]]:
         return succeed((200, encode_snapshot(self.snapshot)))
 
     def post(self, path: str, body: bytes) -> Deferred[tuple[int, bytes]]:
+        if self.silent:
+            return Deferred()
         self.posted.append((path, json.loads(body)))
         return succeed((200, b"{}"))
 
@@ -310,6 +317,46 @@ class StopTests(ServiceTestCase):
         self.successResultOf(stopping)
         [event] = self.control.usage()
         self.assertEqual((499, True), (event["status"], event["estimated"]))
+
+    def test_in_a_hurry(self) -> None:
+        """Asked once more, it cuts at once what is under way, bills it, and delivers nothing."""
+        client, idle, left = self.client(), self.client(), self.client()
+        for streaming in (client, left):
+            streaming.send(request(CHAT_STREAM))
+            self.opened[-1].answer(STREAM_HEAD + chunk(delta(b"Hi")))
+        left.leave()
+        stopping = self.service.stopService()
+        self.pass_time(1)
+        self.assertNoResult(stopping)
+        self.assertFalse(idle.open)
+        self.ending.hurry()
+        self.pass_time(0.1)
+        self.successResultOf(stopping)
+        self.assertFalse(client.open)
+        self.assertFalse(any(connection.open for connection in self.opened))
+        self.assertEqual("stopped", self.ending.told[-1])
+        self.assertEqual([], self.control.usage())
+        with open(self.parts.spool.path, "rb") as spool:
+            events = [json.loads(line) for line in spool]
+        self.assertEqual([(499, True)] * 2, [(e["status"], e["estimated"]) for e in events])
+        self.assertEqual(0, self.parts.plane.admission.in_flight)
+        self.assertEqual([], self.clock.getDelayedCalls())
+
+    def test_in_a_hurry_while_delivering(self) -> None:
+        """Asked once more during the last delivery, it gives that up."""
+        client = self.client()
+        client.send(request(CHAT))
+        self.opened[-1].answer(reply(ANSWER))
+        self.control.silent = True
+        stopping = self.service.stopService()
+        self.pass_time(1)
+        self.assertNoResult(stopping)
+        self.ending.hurry()
+        self.pass_time(0.1)
+        self.successResultOf(stopping)
+        self.assertEqual(1, self.parts.spool.count)
+        self.assertEqual("stopped", self.ending.told[-1])
+        self.assertEqual([], self.clock.getDelayedCalls())
 
     def test_not_ready(self) -> None:
         """While it drains, probes that still come are told."""
