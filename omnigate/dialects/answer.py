@@ -100,12 +100,15 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
     :param status: of the answer, 400 or above; it gives the category where the provider gave none.
     :param body: the answer, whole.
     :param request_id: ours, for an Anthropic envelope that has to be made.
-    :returns: ``body`` itself where it is such an envelope already; else one with the message and
+    :returns: ``body`` itself where it is such an envelope already, in JSON that every client reads;
+        else one with the message and
         the code that could be found in it, and failing that with its text.
     """
-    tree = load_tree(body, MAX_HELD_BYTES)
+    tree = load_tree(body, MAX_HELD_BYTES, strict=True)
     if _is_envelope(protocol, tree):
         return body
+    if tree is None:
+        tree = load_tree(body, MAX_HELD_BYTES)
     error = _error_object(tree)
     message = _message(error, tree, status, body)
     code = _code(error)

@@ -13,7 +13,7 @@ decided by the protocol, in :meth:`Figures.normalised`.
 """
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Never
 
 import attrs
 import msgspec
@@ -89,22 +89,31 @@ def odd_usage(value: object) -> Usage | None:
     )
 
 
-def load_tree(data: bytes, limit: int) -> Any:
+def load_tree(data: bytes, limit: int, *, strict: bool = False) -> Any:
     """Parse JSON the forgiving way: lone surrogates, control bytes in strings, NaN, a mark first.
 
-    Servers are known to send all of these, clients to take them, and msgspec takes none.
+    Servers are known to send all of these, clients to take some of them, and msgspec takes none.
 
     :param limit: the most bytes to parse; see the constants of the callers.
+    :param strict: take only what RFC 8259 does, lone surrogates being escapes like others.
     :returns: ``None`` for what is no JSON even so, or is longer than ``limit``.
     """
     if len(data) > limit:
         return None
     try:
+        if strict:
+            text = data.decode("utf-8")
+            return json.loads(text, parse_int=_believable_int, parse_constant=_no_number)
         return json.loads(
             data.decode("utf-8-sig", "replace"), strict=False, parse_int=_believable_int
         )
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(word: str) -> Never:
+    """Refuse ``NaN`` and ``Infinity``, which Python's parser knows and JSON does not."""
+    raise ValueError(word)
 
 
 def _believable_int(digits: str) -> int | None:

@@ -125,6 +125,18 @@ class OpenAiEnvelopeTests(SynchronousTestCase):
         ):
             self.assertIs(body, wrap_error("openai", 400, body, "req_1"))
 
+    def test_what_only_looks_like_one(self) -> None:
+        """An envelope that is no JSON to a strict client is made anew, with all that it told."""
+        for message in (b"caf\xe9", b"a\x01b", b"\xed\xa0\x80"):
+            body = b'{"error":{"message":"so %b","type":"t","param":null,"code":"c"}}' % message
+            error = self.wrapped(body, 400)
+            self.assertTrue(error["message"].startswith("so "))
+            self.assertEqual(("t", "c"), (error["type"], error["code"]))
+        proper = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}'
+        for body in (b"\xef\xbb\xbf" + proper + b"}", proper + b',"x":NaN}'):
+            self.assertEqual("m", self.wrapped(body, 400)["message"])
+            self.assertIsNot(body, wrap_error("openai", 400, body, "req_1"))
+
     def test_number_as_code(self) -> None:
         """The number that llama.cpp has for a code becomes a string."""
         body = b'{"error":{"code":400,"message":"too long","type":"exceed_context_size_error"}}'
