@@ -56,6 +56,8 @@ class TokenBucketTests(SynchronousTestCase):
         wait = bucket.take(5.0)
         self.assertTrue(0 < wait <= 1.0)
         self.assertEqual(bucket.take(6.0), 0.0)
+        self.assertGreater(bucket.take(6.0), 0.0)
+        self.assertEqual(taken(bucket, 16.0, 60), 10)
 
     def test_a_new_rate_keeps_what_is_in_the_bucket(self) -> None:
         """Raising or lowering a limit gives no fresh burst."""
