@@ -6,19 +6,14 @@ not fit its shape (a content of parts, a count as a string, a lone surrogate) is
 :func:`read_odd` reads it with less care for time, and leaves out what it cannot believe.
 """
 
-import re
-
 import attrs
 import msgspec
 
-from omnigate.dialects.usage import Usage, load_tree, odd_usage, read_usage
+from omnigate.dialects.usage import Usage, load_tree, odd_usage
 
 # Up to this size an event may be turned into a tree or a list of choices: hostile content of that
 # size holds the reactor for some 6 ms. Events of real streams are 150 bytes to 20 KB long.
 LARGE_EVENT_BYTES = 64 * 1024
-
-# How far into a large odd event generated text is looked for: at the worst it takes 30 ns a byte.
-MAX_TEXT_SEARCH_BYTES = 256 * 1024
 
 # The longest name of an event type known today has 48 characters.
 MAX_NAME_BYTES = 256
@@ -30,7 +25,7 @@ ABSENT = msgspec.Raw(b"")
 _NO_ERROR = frozenset((b"", b"null", b"false", b"{}", b'""', b"[]", b"0"))
 
 # The members whose strings are generated text, wherever they stand.
-_TEXT_MEMBERS = frozenset(
+TEXT_MEMBERS = frozenset(
     (
         "arguments",
         "content",
@@ -43,11 +38,6 @@ _TEXT_MEMBERS = frozenset(
         "thinking",
     )
 )
-_FIND_TEXT = re.compile(
-    rb'"(?:%s)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"' % "|".join(sorted(_TEXT_MEMBERS)).encode(),
-    re.DOTALL,
-).findall
-_FIND_FINISH = re.compile(rb'"finish_reason"\s*:\s*"[^"]').search
 
 
 class CalledFunction(msgspec.Struct, gc=False):
@@ -137,28 +127,15 @@ class MessagesEvent(msgspec.Struct, gc=False):
     error: msgspec.Raw = ABSENT
 
 
-class _RawEvent(msgspec.Struct, gc=False):
-    """The members of any protocol, unread: the shape that everything fits."""
-
-    type: msgspec.Raw = ABSENT
-    object: msgspec.Raw = ABSENT
-    choices: msgspec.Raw = ABSENT
-    usage: msgspec.Raw = ABSENT
-    error: msgspec.Raw = ABSENT
-    response: msgspec.Raw = ABSENT
-    message: msgspec.Raw = ABSENT
-
-
 decode_answer = msgspec.json.Decoder(WholeAnswer).decode
 decode_chat = msgspec.json.Decoder(ChatChunk).decode
 decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
 decode_messages = msgspec.json.Decoder(MessagesEvent).decode
-_decode_raw = msgspec.json.Decoder(_RawEvent).decode
 
 
-def tells_error(error: msgspec.Raw) -> bool:
+def tells_error(error: msgspec.Raw | bytes | None) -> bool:
     """Say whether a member ``error`` tells of one: as the SDKs do, by whether it is true."""
-    return error is not ABSENT and bytes(error).strip() not in _NO_ERROR
+    return error is not None and error is not ABSENT and bytes(error).strip() not in _NO_ERROR
 
 
 def text_length(text: str) -> int:
@@ -195,12 +172,9 @@ class OddEvent:
 def read_odd(data: bytes) -> OddEvent | None:
     """Read an event that does not fit the shape of its protocol.
 
+    :param data: at most :data:`LARGE_EVENT_BYTES`; of what is longer nothing is read.
     :returns: ``None`` for what is no JSON object.
     """
-    if not data.startswith(b"{") and not data.lstrip(b" \t\r\n").startswith(b"{"):
-        return None  # at once: to fail at parsing takes ten times as long
-    if len(data) > LARGE_EVENT_BYTES:
-        return _read_large(data)
     tree = load_tree(data, LARGE_EVENT_BYTES)
     if not isinstance(tree, dict):
         return None
@@ -222,39 +196,8 @@ def read_odd(data: bytes) -> OddEvent | None:
     )
 
 
-def _read_large(data: bytes) -> OddEvent | None:
-    """Read an event too large for a tree: no object is made of what it holds."""
-    event = _members(data)
-    if event is None:
-        return None
-    choices = bytes(event.choices)
-    return OddEvent(
-        type=_string(load_tree(bytes(event.type), MAX_NAME_BYTES)),
-        object=_string(load_tree(bytes(event.object), MAX_NAME_BYTES)),
-        choices=choices.startswith(b"[") and bool(choices[1:-1].strip()),
-        finish_reason=_FIND_FINISH(choices) is not None,
-        usage=read_usage(event.usage),
-        response_usage=_unread_usage_of(event.response),
-        message_usage=_unread_usage_of(event.message),
-        error=tells_error(event.error),
-        text_bytes=sum(map(len, _FIND_TEXT(data, 0, MAX_TEXT_SEARCH_BYTES))),
-    )
-
-
-def _members(data: bytes) -> _RawEvent | None:
-    try:
-        return _decode_raw(data)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
 def _odd_usage_of(holder: object) -> Usage | None:
     return odd_usage(holder.get("usage")) if isinstance(holder, dict) else None
-
-
-def _unread_usage_of(holder: msgspec.Raw) -> Usage | None:
-    members = _members(bytes(holder))
-    return None if members is None else read_usage(members.usage)
 
 
 def _gives_reason(choice: object) -> bool:
@@ -274,7 +217,7 @@ def _text_in(tree: object) -> int:
         if isinstance(value, dict):
             for name, member in value.items():
                 if isinstance(member, str):
-                    if name in _TEXT_MEMBERS:
+                    if name in TEXT_MEMBERS:
                         total += text_length(member)
                 else:
                     waiting.append(member)

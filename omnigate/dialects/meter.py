@@ -17,8 +17,8 @@ from omnigate.dialects.answer import AnswerVerdict, read_answer
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.event_shapes import (
     ABSENT,
-    LARGE_EVENT_BYTES,
     ChatDelta,
+    OddEvent,
     decode_chat,
     decode_messages,
     decode_responses,
@@ -26,6 +26,7 @@ from omnigate.dialects.event_shapes import (
     tells_error,
     text_length,
 )
+from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.usage import (
     MAX_ODD_USAGE_BYTES,
     Figures,
@@ -47,6 +48,12 @@ USAGE_ONLY = 4
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MEDIA_PART = 1600
 
+# An event that fits no shape takes some 8 µs to read. Real ones are at least so long, and a stream
+# may have any number of these; of shorter ones it may have a hundred, and those beyond are not
+# looked into, for a read full of them would hold the reactor for 50 ms.
+ODD_EVENT_BYTES = 48
+MAX_ODD_LEFT = 100 * ODD_EVENT_BYTES
+
 # An answer of this kind tells how many tokens a request would have; it uses none.
 _UNMETERED = "count_tokens"
 
@@ -65,6 +72,7 @@ class Meter:
     __slots__ = (
         "_figures",
         "_members",
+        "_odd_left",
         "_read",
         "_usage_seen",
         "body_bytes",
@@ -91,6 +99,7 @@ class Meter:
         self._figures = Figures()
         self._read = _READERS.get(kind, _read_chat)
         self._members: MemberReader | None = None
+        self._odd_left = MAX_ODD_LEFT
         self._usage_seen: bytes | None = None
 
     def event(self, data: bytes) -> int:
@@ -104,6 +113,17 @@ class Meter:
             return self._read(self, data)
         except (msgspec.MsgspecError, RecursionError):
             return self._odd_event(data)
+
+    def long_event(self, event: LongEvent) -> int:
+        """See an event that was too long to be held, once it has passed.
+
+        :returns: as :meth:`event`, but never :data:`USAGE_ONLY`.
+        """
+        read = event.read()
+        if read is None:
+            return 0
+        self.event_count += 1
+        return self._believe(read)
 
     def whole(self, body: bytes) -> AnswerVerdict:
         """See a complete answer that is no stream, and say whether it is one."""
@@ -171,9 +191,17 @@ class Meter:
         if data.startswith(b"[DONE]"):
             self.event_count -= 1
             return FINISHED if self.kind in ("chat", "completions") else 0
-        odd = read_odd(data)
-        if odd is None:
+        if not data.startswith(b"{") and not data.lstrip(b" \t\r\n").startswith(b"{"):
+            return 0  # at once: to fail at parsing takes ten times as long
+        left = self._odd_left + len(data) - ODD_EVENT_BYTES
+        if left < 0:
             return 0
+        self._odd_left = min(left, MAX_ODD_LEFT)
+        odd = read_odd(data)
+        return 0 if odd is None else self._believe(odd)
+
+    def _believe(self, odd: OddEvent) -> int:
+        """Take in what was read of an event with care."""
         self.text_bytes += odd.text_bytes
         if odd.usage is not None:
             self._merge_closing(odd.usage)
@@ -192,9 +220,6 @@ class Meter:
 
 
 def _read_chat(meter: Meter, data: bytes) -> int:
-    if len(data) > LARGE_EVENT_BYTES:
-        # The shape has a list, which a hostile event could make as long as itself.
-        return meter._odd_event(data)
     chunk = decode_chat(data)
     choices = chunk.choices
     flags = 0

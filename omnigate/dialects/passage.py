@@ -12,15 +12,16 @@ What is kept from the client is little, and always a whole event:
 * the upstream's credential, wherever it stands.
 
 So an event is held until it is whole. One longer than :data:`HOLD_BYTES` is not held: it passes as
-it comes, whatever it turns out to be, and is only collected for the meter.
+it comes, whatever it turns out to be, and is read for the meter as it passes.
 
 However the network cuts a stream, the same bytes come out of it, and the same figures.
 """
 
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
+from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.meter import FAILED, FINISHED, USAGE_ONLY, Meter
 from omnigate.dialects.strike import PieceStriker, strike
-from omnigate.wire.sse import EventSplitter, EventTooLarge, event_data, is_comment
+from omnigate.wire.sse import EventSplitter, event_data, is_comment
 
 HEARTBEAT: dict[str, bytes] = {
     OPENAI: b": keep-alive\n\n",
@@ -31,16 +32,6 @@ HEARTBEAT: dict[str, bytes] = {
 # Events of real streams are at most 20 KB long, but for the last of a Responses stream, which may
 # repeat all of the answer. Holding more would keep a client waiting for bytes that are there.
 HOLD_BYTES = 64 * 1024
-
-# What the meter may need to see of one event: an answer with several pictures in its last event.
-MAX_EVENT_BYTES = 32 * 1024 * 1024
-
-# A read is at most 64 KiB long; if more is fed at once, it is taken in parts, so that an event over
-# its bound is always one that has begun to pass already.
-MAX_PART_BYTES = 1024 * 1024
-
-# Beside the flags of the meter: a block is a comment, or only has fields that are no data.
-_NO_DATA = 8
 
 
 class StreamPassage:
@@ -54,12 +45,11 @@ class StreamPassage:
     """
 
     __slots__ = (
-        "_blind",
         "_hide_usage",
+        "_long",
         "_meter",
         "_openai",
         "_secret",
-        "_sent",
         "_settled",
         "_splitter",
         "_striker",
@@ -85,16 +75,20 @@ class StreamPassage:
         self._openai = kind != "messages"
         self._hide_usage = hide_usage
         self._secret = secret
-        self._splitter = EventSplitter(MAX_EVENT_BYTES)
-        self._sent = 0  # bytes of the unfinished event that have passed already
+        self._splitter = EventSplitter()
+        self._long: LongEvent | None = None  # the unfinished event, where parts of it have passed
         self._striker = PieceStriker(secret)  # for what passes in pieces
         self._settled = False  # started, and nothing is held
-        self._blind = False  # an event was over the bound: the rest passes unread
 
     @property
     def between_events(self) -> bool:
         """Whether what was returned so far ends with an event, so that a heartbeat may follow."""
-        return not self._sent and not self._blind
+        return self._long is None
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the stream is kept back: at most :data:`HOLD_BYTES`, between two reads."""
+        return self._splitter.pending_bytes
 
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the upstream and return what to send to the client now."""
@@ -110,7 +104,7 @@ class StreamPassage:
         hidden = set()
         for index, payload in enumerate(payloads):
             flags = meter_event(payload)
-            if flags and not self._passes(flags, payload, payload):
+            if flags and not self._passes(flags, payload):
                 hidden.add(index)
         if hidden:
             blocks = enumerate(data[:-2].split(b"\n\n"))
@@ -121,37 +115,38 @@ class StreamPassage:
 
     def _feed_any(self, data: bytes) -> bytes:
         """Pass any read of any stream."""
-        if self._blind:
-            return self._striker.feed(data)
         if self.first_error is not None:
             return b""
-        if len(data) > MAX_PART_BYTES:
-            parts = range(0, len(data), MAX_PART_BYTES)
-            return b"".join([self._feed_any(data[at : at + MAX_PART_BYTES]) for at in parts])
-        try:
-            blocks = self._splitter.feed(data)
-        except EventTooLarge:
-            self._blind = True
-            return self._striker.feed(data)
+        splitter = self._splitter
+        blocks = splitter.feed(data)
+        if splitter.passing:
+            return self._part_of_long(data)
         out = self._pass_blocks(blocks)
         if out is None:
             return b""
-        pending_bytes = self._splitter.pending_bytes
+        pending_bytes = splitter.pending_bytes
         if pending_bytes > HOLD_BYTES:
-            out += self._part_of_long(data)
+            out += self._part_of_long(splitter.pass_on())
         self._settled = self.started and not pending_bytes
         return out
 
     def _pass_blocks(self, blocks: list[bytes]) -> bytes | None:
         """Return what of the blocks passes; ``None`` where the first event is an error."""
         passing = []
-        if self._sent and blocks:
+        if self._long is not None and blocks:
             passing.append(self._rest_of_long(blocks.pop(0)))
         meter_event = self._meter.event
         for block in blocks:
+            if len(block) > HOLD_BYTES:
+                passing.append(self._part_of_long(b"") + self._rest_of_long(block))
+                continue
             payload = event_data(block)
-            flags = _NO_DATA if payload is None else meter_event(payload)
-            if not flags or self._passes(flags, block, payload):
+            if payload is None:
+                if self.started and (not self._openai or is_comment(block)):
+                    passing.append(block)
+                continue
+            flags = meter_event(payload)
+            if not flags or self._passes(flags, payload):
                 self.started = True
                 passing.append(block)
             elif self.first_error is not None:
@@ -170,23 +165,19 @@ class StreamPassage:
         if self.first_error is not None:
             return b""
         rest = self._splitter.pending
-        if self._sent:
-            return self._striker.end() if self._blind else self._rest_of_long(rest)
+        if self._long is not None:
+            return self._rest_of_long(rest)
         payload = event_data(rest)
-        flags = _NO_DATA if payload is None else self._meter.event(payload)
-        passes = not flags or self._passes(flags, rest, payload)
+        if payload is None:
+            passes = not self._openai or is_comment(rest)
+        else:
+            flags = self._meter.event(payload)
+            passes = not flags or self._passes(flags, payload)
         return strike(rest, self._secret) if passes and self.started else b""
 
-    def _passes(self, flags: int, block: bytes, payload: bytes | None) -> bool:
-        """Note what is special about a block, and decide whether the client is sent it."""
-        if flags & FINISHED:
-            self.finished = True
-        if flags & FAILED:
-            self.error_seen = True
-        if len(block) > HOLD_BYTES:
-            return True
-        if payload is None:
-            return self.started and (not self._openai or is_comment(block))
+    def _passes(self, flags: int, payload: bytes) -> bool:
+        """Note what is special about an event, and decide whether the client is sent it."""
+        self._note(flags)
         if flags & FAILED:
             if not self.started:
                 self.first_error = strike(payload, self._secret)
@@ -196,25 +187,26 @@ class StreamPassage:
             return False
         return True
 
+    def _note(self, flags: int) -> None:
+        if flags & FINISHED:
+            self.finished = True
+        if flags & FAILED:
+            self.error_seen = True
+
     def _part_of_long(self, data: bytes) -> bytes:
-        """Pass what has come of an event that is too long to be held.
-
-        :param data: what was just fed.
-        """
+        """Pass a part of an event that is too long to be held; the first begins it."""
         self.started = True
-        fresh = data if self._sent else self._splitter.pending
-        self._sent = self._splitter.pending_bytes
-        return self._striker.feed(fresh)
+        if self._long is None:
+            self._long = LongEvent()
+        self._long.feed(data)
+        return self._striker.feed(data)
 
-    def _rest_of_long(self, block: bytes) -> bytes:
-        """Pass the rest of an event of which parts have passed, now that it is whole."""
-        payload = event_data(block)
-        if payload is not None:
-            flags = self._meter.event(payload)
-            self.finished |= bool(flags & FINISHED)
-            self.error_seen |= bool(flags & FAILED)
-        rest = block[self._sent :]
-        self._sent = 0
+    def _rest_of_long(self, rest: bytes) -> bytes:
+        """Pass the last part of such an event."""
+        event, self._long = self._long, None
+        assert event is not None
+        event.feed(rest)
+        self._note(self._meter.long_event(event))
         return self._striker.feed(rest) + self._striker.end()
 
 

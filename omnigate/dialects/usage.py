@@ -26,8 +26,8 @@ from omnigate.events import MAX_COUNT, TokenCounts
 MAX_TOKENS = MAX_COUNT
 
 # A usage object takes 150 to 600 bytes. What is odd about a larger one is not looked into, since an
-# untyped tree of it could hold the reactor.
-MAX_ODD_USAGE_BYTES = 64 * 1024
+# untyped tree of it could hold the reactor; of a long text no larger one is kept.
+MAX_ODD_USAGE_BYTES = 16 * 1024
 
 # More digits than any number that means something has; Python refuses to parse above 4,300.
 MAX_DIGITS = 40

@@ -14,24 +14,9 @@ _BOM = b"\xef\xbb\xbf"
 # A line end followed by a line end. ``\r\n`` is one, never two.
 _blank_line = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").search
 _line_ends = re.compile(rb"[\r\n]*+").match
-# An event of up to this size is read whatever it holds.
-_SHORT_EVENT_BYTES = 64 * 1024
-# Lines of a longer one. Providers write one line of data; to take millions of lines apart would
-# hold the caller for seconds.
-_MAX_EVENT_LINES = 8192
 # How many bytes of a cut event can be the beginning of its blank line.
 _TAIL_BYTES = 3
-
-
-class EventTooLarge(Exception):  # noqa: N818
-    """One event is larger than its bound; the stream cannot be read on.
-
-    ``events`` holds the complete events that stood before it in the same read.
-    """
-
-    def __init__(self, events: list[bytes]) -> None:
-        super().__init__("an event of the stream is too large")
-        self.events = events
+_DATA_FIELD = b"data: "
 
 
 class EventSplitter:
@@ -42,16 +27,19 @@ class EventSplitter:
     in a lone CR is returned as CR LF: at the end of a read nobody can tell
     whether the LF is still on its way, and an event must not wait for that.
 
-    :param max_event_bytes: the largest event borne, its blank line included.
+    What is held of an unfinished event has no bound here; :meth:`pass_on` takes it out.
+
+    :ivar passing: the unfinished event has been taken out: its rest comes alone.
     """
 
-    __slots__ = ("_held", "_mark", "_started", "max_event_bytes")
+    __slots__ = ("_held", "_mark", "_started", "_tail", "passing")
 
-    def __init__(self, max_event_bytes: int) -> None:
-        self.max_event_bytes = max_event_bytes
+    def __init__(self) -> None:
         self._held = bytearray()  # the unfinished event
+        self._tail = b""  # the last bytes of one that was taken out
         self._started = False
         self._mark = b""  # the beginning of what may be a byte order mark
+        self.passing = False
 
     @property
     def pending(self) -> bytes:
@@ -63,37 +51,46 @@ class EventSplitter:
         """How many bytes of an unfinished event are held."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Take one read and return the events that it completes.
+    def pass_on(self) -> bytes:
+        """Take out what is held of the unfinished event.
 
-        :raises EventTooLarge: an event is over the bound; call no more.
+        From now on a feed that returns nothing was a part of it as a whole, and the
+        first that is returned is its rest.
         """
+        held = bytes(self._held)
+        self._held.clear()
+        self._tail = held[-_TAIL_BYTES:]
+        self.passing = True
+        return held
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take one read and return the events that it completes."""
         if not self._started:
             data = self._strip_bom(data)
-        if self._held:
+        if self._held or self.passing:
             return self._continue(data)
         return self._split(data)
 
     def _continue(self, data: bytes) -> list[bytes]:
         """Take a read into the unfinished event; only its seam is searched for an end."""
         held = self._held
-        tail = bytes(held[-_TAIL_BYTES:])
+        tail = self._tail if self.passing else bytes(held[-_TAIL_BYTES:])
         end = _first_end(tail + data) - len(tail)
         if end <= 0:
-            self._hold(data)
+            if self.passing:
+                self._tail = (tail + data)[-_TAIL_BYTES:]
+            else:
+                held += data
             return []
+        self.passing = False
         held += data[:end]
         event = bytes(held)
         held.clear()
         if event[-1] == 13:
             event += b"\n"
-        self._judge([event])
         if end == len(data):
             return [event]
-        try:
-            return [event, *self._split(data[end:])]
-        except EventTooLarge as error:
-            raise EventTooLarge([event, *error.events]) from None
+        return [event, *self._split(data[end:])]
 
     def _split(self, data: bytes) -> list[bytes]:
         """Cut what begins with an event, or with line ends before one."""
@@ -107,15 +104,13 @@ class EventSplitter:
             return self._split_any(data)
         # One kind of line end, as every known provider sends: cutting is one call.
         first = data.find(blank)
-        if first == len(data) - len(blank) and first > 0 and len(data) <= self.max_event_bytes:
+        if first == len(data) - len(blank) and first > 0:
             return [data]
         if blank + blank[len(blank) // 2 :] in data:
             return self._split_any(data)
         events = [part + blank for part in data.split(blank)]
-        last = events.pop()[: -len(blank)]
-        if len(data) > self.max_event_bytes:
-            self._judge(events)
-        return self._keep_rest(events, last)
+        self._held += events.pop()[: -len(blank)]
+        return events
 
     def _split_any(self, data: bytes) -> list[bytes]:
         """Cut with any line ends, and blank lines that end nothing."""
@@ -128,27 +123,8 @@ class EventSplitter:
             event = data[pos : match.end()]
             events.append(event + b"\n" if event[-1] == 13 else event)
             pos = _skip_line_ends(data, match.end())
-        self._judge(events)
-        return self._keep_rest(events, data[pos:])
-
-    def _keep_rest(self, events: list[bytes], rest: bytes) -> list[bytes]:
-        """Hold what stands behind the last complete event."""
-        if len(rest) > self.max_event_bytes:
-            raise EventTooLarge(events)
-        self._held += rest
+        self._held += data[pos:]
         return events
-
-    def _judge(self, events: list[bytes]) -> None:
-        """Raise at the first event that is over the bound."""
-        for index, event in enumerate(events):
-            if len(event) > self.max_event_bytes:
-                raise EventTooLarge(events[:index])
-
-    def _hold(self, data: bytes) -> None:
-        """Keep the bytes of an unfinished event."""
-        self._held += data
-        if len(self._held) > self.max_event_bytes:
-            raise EventTooLarge([])
 
     def _strip_bom(self, data: bytes) -> bytes:
         """Drop a byte order mark, which may come in pieces."""
@@ -176,17 +152,19 @@ def _skip_line_ends(data: bytes, pos: int) -> int:
 
 
 def event_data(event: bytes) -> bytes | None:
-    """Return an event's data, its lines joined with LF; None when it has no data line.
-
-    None, too, for a long event of more lines than anybody writes.
-    """
+    """Return an event's data, its lines joined with LF; None when it has no data line."""
+    if len(event) < 5:
+        return None
     if event.find(b"\r") < 0:
         # One data line, alone or behind an ``event`` line, as every provider writes.
         start = event.find(b"\n") + 1 if event.startswith(b"event:") else 0
-        if event.startswith(b"data: ", start) and event.find(b"\n", start) == len(event) - 2:
-            return event[start + 6 : -2]
-    if len(event) > _SHORT_EVENT_BYTES and _has_many_lines(event):
-        return None
+        if event.find(b"\n", start) == len(event) - 2:
+            if event.startswith(b"data: ", start):
+                return event[start + 6 : -2]
+            if event.startswith(b"data:", start):
+                return event[start + 5 : -2]
+    if event.find(b"data") < 0:
+        return None  # without taking it apart
     lines = []
     for line in event.splitlines():
         if line.startswith(b"data:"):
@@ -196,21 +174,68 @@ def event_data(event: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
-def _has_many_lines(event: bytes) -> bool:
-    """Tell whether an event has more than so many lines of one kind, without cutting it."""
-    for end in (b"\n", b"\r"):
-        pos = -1
-        for _ in range(_MAX_EVENT_LINES):
-            pos = event.find(end, pos + 1)
-            if pos < 0:
-                break
-        else:
-            return True
-    return False
+class DataLines:
+    """Takes the data out of one event as it passes, cut anywhere: as :func:`event_data` of it all.
+
+    :ivar any: whether a data line has begun.
+    """
+
+    __slots__ = ("_after_cr", "_begin", "_in_data", "any")
+
+    def __init__(self) -> None:
+        self.any = False
+        self._begin: bytes | None = b""  # of a line, while its field is not known
+        self._in_data = False  # inside the value of a data line
+        self._after_cr = False
+
+    def feed(self, text: bytes) -> bytes:
+        """Return the data in the next part of the event."""
+        if self._after_cr and text:
+            self._after_cr = False
+            text = text.removeprefix(b"\n")
+        if text.find(b"\r") >= 0:
+            self._after_cr = text.endswith(b"\r")
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *lines = text.split(b"\n")
+        data = [self._go_on(first, not lines)]
+        for line in lines[:-1]:
+            if line.startswith(b"data:"):
+                data += (self._join(), line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line == b"data":
+                data.append(self._join())
+        if lines:
+            self._begin = b""
+            data.append(self._go_on(lines[-1], True))
+        return b"".join(data)
+
+    def _go_on(self, text: bytes, cut: bool) -> bytes:
+        """Go on with a line.
+
+        :param cut: whether more of it is to come.
+        """
+        if self._begin is None:
+            return text if self._in_data else b""
+        line = self._begin + text
+        if cut and _DATA_FIELD.startswith(line):
+            self._begin = line
+            return b""
+        self._begin = None
+        self._in_data = line.startswith(b"data:") or line == b"data"
+        if not self._in_data:
+            return b""
+        return self._join() + line[6 if line.startswith(_DATA_FIELD) else 5 :]
+
+    def _join(self) -> bytes:
+        """Return what stands before a further line of data."""
+        joint = b"\n" if self.any else b""
+        self.any = True
+        return joint
 
 
 def is_comment(event: bytes) -> bool:
     """Tell whether an event is made of comment lines only (a keep-alive)."""
     if event[:1] != b":":
         return False
+    if event.find(b"\r") < 0 and event.find(b"\n") == len(event) - 2:
+        return True
     return all(line[:1] in (b":", b"") for line in event.splitlines())

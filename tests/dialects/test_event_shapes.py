@@ -19,6 +19,7 @@ from omnigate.dialects.event_shapes import (
     read_odd,
     tells_error,
 )
+from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.usage import Usage
 
 PADDING = "x" * LARGE_EVENT_BYTES
@@ -65,8 +66,12 @@ class ShapeTests(SynchronousTestCase):
 
 class OddEventTests(SynchronousTestCase):
     def both(self, event: dict[str, Any]) -> list[OddEvent]:
-        """Read an event as it is, and swollen to a size that no tree is built of."""
-        return [odd(event), odd(event | {"padding": PADDING})]
+        """Read an event as it is, and as one that is too long to be held."""
+        long = LongEvent()
+        long.feed(b"data: %b\n\n" % json.dumps(event | {"padding": PADDING}).encode())
+        read = long.read()
+        assert read is not None
+        return [odd(event), read]
 
     def test_usage(self) -> None:
         """Figures that can be believed are found beside others that cannot."""
@@ -99,8 +104,9 @@ class OddEventTests(SynchronousTestCase):
             ([{"finish_reason": ""}], True, False),
             ([{"finish_reason": 3}, {"finish_reason": "stop"}], True, True),
         ):
-            for event in self.both({"choices": choices}):
-                self.assertEqual((some, finished), (event.choices, event.finish_reason), choices)
+            small, large = self.both({"choices": choices})
+            self.assertEqual((some, finished), (small.choices, small.finish_reason), choices)
+            self.assertEqual((True, finished), (large.choices, large.finish_reason), choices)
 
     def test_error(self) -> None:
         """An error is told of."""

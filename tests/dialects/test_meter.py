@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.event_shapes import LARGE_EVENT_BYTES
+from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.meter import (
     FAILED,
     FINISHED,
@@ -19,17 +20,26 @@ from omnigate.dialects.meter import (
 from omnigate.events import MAX_COUNT, TokenCounts
 
 
+def see(meter: Meter, event: Any) -> int:
+    """Let a meter see an event, an object or the data itself, as a passage would."""
+    data = event if isinstance(event, bytes) else json.dumps(event).encode()
+    if len(data) <= LARGE_EVENT_BYTES:
+        return meter.event(data)
+    long = LongEvent()
+    long.feed(b"data: %b\n\n" % data)
+    return meter.long_event(long)
+
+
 def streamed(kind: str, *events: Any) -> Meter:
-    """Return a meter that has seen the events, each an object or the data itself."""
+    """Return a meter that has seen the events."""
     meter = Meter(kind, True)
     for event in events:
-        meter.event(event if isinstance(event, bytes) else json.dumps(event).encode())
+        see(meter, event)
     return meter
 
 
 def flags(kind: str, event: Any) -> int:
-    meter = Meter(kind, True)
-    return meter.event(event if isinstance(event, bytes) else json.dumps(event).encode())
+    return see(Meter(kind, True), event)
 
 
 def chat_chunk(content: str | None = None, **more: Any) -> dict[str, Any]:
@@ -128,12 +138,12 @@ class ChatStreamTests(SynchronousTestCase):
                 self.assertEqual(expected, flags(kind, event), event)
 
     def test_large_event(self) -> None:
-        """An event too large for a tree tells the same."""
+        """An event too long to be held tells the same."""
         padding = "x" * LARGE_EVENT_BYTES
         stop = {"choices": [{"delta": {"content": padding}, "finish_reason": "stop"}]}
         usage = {"prompt_tokens": 3, "completion_tokens": 4}
         self.assertEqual(FINISHED, flags("chat", stop))
-        self.assertEqual(USAGE_ONLY, flags("chat", {"choices": [], "usage": usage, "x": padding}))
+        self.assertEqual(0, flags("chat", {"choices": [], "usage": usage, "x": padding}))
         self.assertEqual(FAILED, flags("chat", {"error": {"message": padding}}))
         meter = streamed("chat", stop | {"usage": usage})
         self.assertEqual(TokenCounts(3, 0, 0, 4), meter.counts())
@@ -444,7 +454,7 @@ class HostileTests(SynchronousTestCase):
         if isinstance(value, dict):
             padding = b'{"padding":"%s",' % (b"x" * LARGE_EVENT_BYTES)
             swollen = padding + data[1:] if value else padding[:-1] + b"}"
-            self.assertEqual(told, large.event(swollen))
+            self.assertEqual(told & FAILED, see(large, swollen) & FAILED)
             self.assertEqual(small.counts(), large.counts())
             self.assertEqual(small.closing_seen, large.closing_seen)
         counts, _ = small.settle(data)
@@ -469,11 +479,26 @@ class HostileTests(SynchronousTestCase):
                 pieces.piece(data[start:end])
             self.assertEqual(whole.settle(b"x" * 9), pieces.settle(b"x" * 9))
 
+    def test_tiny_odd_events(self) -> None:
+        """Of events that fit no shape, tiny ones are read to a number, others without end."""
+        for event in (b'{"usage":{"output_tokens":3.0}}', b' {"usage":{"output_tokens":3.0}}'):
+            meter = Meter("responses", True)
+            for _ in range(2000):
+                meter.event(b'{"usage":[1]}')
+            meter.event(event)
+            self.assertEqual((TokenCounts(), 2001), (meter.counts(), meter.event_count))
+        meter = Meter("responses", True)
+        for _ in range(2000):
+            meter.event(b'{"usage":[1],"padding":"as long as real events are"}')
+        meter.event(b'{"usage":{"output_tokens":3.0}}')
+        self.assertEqual(TokenCounts(0, 0, 0, 3), meter.counts())
+
     def test_depth(self) -> None:
         """Nesting without end is survived, in an event and in a whole answer."""
         for data in (b"[" * 100_000, b'{"usage":' * 100_000, b'{"choices":[{"delta":' * 50_000):
             for kind in ("chat", "responses", "messages"):
                 self.assertEqual(0, Meter(kind, True).event(data))
+                self.assertEqual(0, see(Meter(kind, True), data))
             meter = Meter("chat", False)
             meter.whole(data)
             self.assertFalse(meter.closing_seen)

@@ -320,24 +320,19 @@ class LongEventTests(SynchronousTestCase):
         event = chunk("x" * 2 * HOLD_BYTES)[:-9] + SECRET[:5]
         self.assertEqual(event, stream.run(event[: HOLD_BYTES + 1], event[HOLD_BYTES + 1 :]))
 
-    def test_over_the_bound(self) -> None:
-        """The meter does not see an event over its bound; the client does, and all that follows."""
-        self.patch(passage, "MAX_EVENT_BYTES", 2 * HOLD_BYTES)
-        self.patch(passage, "MAX_PART_BYTES", HOLD_BYTES // 2)
-        data = chunk() + chunk("x" * 3 * HOLD_BYTES + SECRET.decode()) + chunk() + DONE
-        for size in (HOLD_BYTES // 3, len(data)):
-            stream = Stream()
-            pieces = [data[at : at + size] for at in range(0, len(data), size)]
-            self.assertEqual(data.replace(SECRET, b"[redacted]"), stream.run(*pieces))
-            self.assertFalse(stream.passage.between_events)
-            self.assertEqual(1, stream.meter.event_count)
-
-    def test_large_read(self) -> None:
-        """A read of any length is taken."""
-        self.patch(passage, "MAX_PART_BYTES", 1000)
-        stream = Stream()
-        self.assertEqual(chunk() * 500, stream.feed(chunk() * 500))
-        self.assertEqual(500, stream.meter.event_count)
+    def test_of_any_length(self) -> None:
+        """However long it is, its figures are found, and nothing of it is kept."""
+        padding = "x" * 4_000_000
+        response = {"output": [{"usage": 1}, padding], "usage": {"output_tokens": 4}, "z": padding}
+        event = data_event({"type": "response.completed", "response": response}, "x")
+        stream = Stream("responses")
+        for at in range(0, len(event), 65_536):
+            piece = event[at : at + 65_536]
+            self.assertIn(len(stream.feed(piece)), (len(piece), len(piece) * 2, 0))
+            self.assertLessEqual(stream.passage.held_bytes, HOLD_BYTES)
+        self.assertTrue(stream.passage.finished)
+        self.assertEqual(TokenCounts(0, 0, 0, 4), stream.meter.counts())
+        self.assertEqual(chunk(), stream.feed(chunk()))
 
 
 class HeartbeatTests(SynchronousTestCase):
@@ -407,7 +402,7 @@ class AnyCutTests(SynchronousTestCase):
     @settings(max_examples=250, deadline=None)
     def test_what_passes(self, data: bytes, kind: str, hide: bool) -> None:
         """What comes out is what the rules leave of the blocks that went in."""
-        splitter = EventSplitter(10_000)
+        splitter = EventSplitter()
         started = False
         expected = b""
         for block in splitter.feed(data):

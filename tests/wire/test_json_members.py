@@ -1,15 +1,30 @@
 """Tests of omnigate.wire.json_members."""
 
 import json
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.wire.json_members import MemberReader, media_parts
+from omnigate.wire.json_members import MEDIA_SEARCH_BYTES, MemberReader, ValueEnd, media_parts
 from tests.wire.cuts import cut, every_cut, places
 from tests.wire.test_json_walk import VALUES
+
+
+class ListTaker:
+    """Takes the text of one value, and joins a list of its like."""
+
+    def __init__(self, all_takers: list["ListTaker"]) -> None:
+        self.end = ValueEnd()
+        self.text = b""
+        all_takers.append(self)
+
+    def feed(self, text: bytes) -> bool:
+        end = self.end.feed(text)
+        self.text += text if end < 0 else text[:end]
+        return end >= 0
 
 
 class MemberReaderTests(SynchronousTestCase):
@@ -65,6 +80,22 @@ class MemberReaderTests(SynchronousTestCase):
             self.assertTrue(self.read([junk]).broken, junk)
         self.assertEqual(self.read([b"", b"  ", b'{"n":1}']).values, {b"n": b"1"})
 
+    def test_many_of_a_name(self) -> None:
+        """A read in which the names stand too often is not read on; what came before stays."""
+        reader = self.read([b'{"n":1', b',"n":2' * 200, b',"n":3' * 1000, b',"n":4}'])
+        self.assertEqual((reader.values[b"n"], reader.broken), (b"3", True))
+
+    def test_own_takers(self) -> None:
+        """A member may be taken by another, which is told its text and nothing behind it."""
+        for pieces in every_cut(b'{"n":1,"s":[{"n":2}],"n":3,"t":"n","s":{"a":"]"} }'):
+            takers: list[ListTaker] = []
+            reader = MemberReader((b"n", b"s"), 9, {b"s": partial(ListTaker, takers)})
+            for piece in pieces:
+                reader.feed(piece)
+            taken = [taker.text for taker in takers]
+            self.assertEqual(taken, [b'[{"n":2}]', b'{"a":"]"}'])
+            self.assertEqual(reader.values, {b"n": b"3"})
+
     @settings(max_examples=200, deadline=None)
     @given(st.dictionaries(st.sampled_from(["n", "t", "s", "x"]), VALUES), places())
     def test_any_object(self, members: dict[str, Any], where: list[int]) -> None:
@@ -81,6 +112,47 @@ class MemberReaderTests(SynchronousTestCase):
     def test_any_junk(self, text: str, where: list[int]) -> None:
         """No input makes the reader raise."""
         self.read(cut(text.encode(), where), 5)
+
+
+class ValueEndTests(SynchronousTestCase):
+    """Where one value ends."""
+
+    def end(self, pieces: list[bytes]) -> int:
+        """The place in all of the pieces where the value ends; -1 where it does not."""
+        reader = ValueEnd()
+        passed = 0
+        for piece in pieces:
+            found = reader.feed(piece)
+            if found >= 0:
+                return passed + found
+            passed += len(piece)
+        return -1
+
+    def test_kinds(self) -> None:
+        """Containers, strings and scalars end where they end, whatever follows."""
+        for value in (
+            *(b"{}", b"[]", b'{"a":[{}]}', b'[[["]"]]]', b'{"}":"{","\\\\\\"":"\\\\"}', b'"a\\\\"'),
+            *(b'""', b'"\\""', b'"\\\\\\\\\\""', b"1", b"-2.5e3", b"true", b"null", b'["\\\\"]'),
+        ):
+            for before in (b"", b" \n"):
+                for after in (b",", b"}", b' ,"b":{}}', b"]}"):
+                    for pieces in every_cut(before + value + after):
+                        self.assertEqual(self.end(pieces), len(before + value), value)
+                for pieces in every_cut(before + value[:-1]):
+                    self.assertEqual(self.end(pieces), -1)
+
+    @settings(max_examples=200, deadline=None)
+    @given(VALUES, st.booleans(), places())
+    def test_any_value(self, value: Any, indented: bool, where: list[int]) -> None:
+        """Any value ends where json.dumps ended it."""
+        text = json.dumps(value, indent=1 if indented else None).encode()
+        self.assertEqual(self.end(cut(text + b',"x":[]}', where)), len(text))
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.text('{}[]:,"\\ nts1', max_size=40), places())
+    def test_any_junk(self, text: str, where: list[int]) -> None:
+        """However junk is cut, it ends at the same place."""
+        self.assertEqual(self.end(cut(text.encode(), where)), self.end([text.encode()]))
 
 
 class MediaTests(SynchronousTestCase):
@@ -100,3 +172,8 @@ class MediaTests(SynchronousTestCase):
     def test_many_quotes(self) -> None:
         """A body of many quotes is counted by another way to the same result."""
         self.assertEqual(media_parts(self.BODY + b'"",' * 600_000), 10)
+
+    def test_long_body(self) -> None:
+        """What stands far behind is not searched for."""
+        self.assertEqual(media_parts(b"x" * MEDIA_SEARCH_BYTES + self.BODY), 0)
+        self.assertEqual(media_parts(self.BODY + b"x" * MEDIA_SEARCH_BYTES + self.BODY), 10)

@@ -4,25 +4,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.wire.sse import (
-    EventSplitter,
-    EventTooLarge,
-    event_data,
-    is_comment,
-)
+from omnigate.wire.sse import DataLines, EventSplitter, event_data, is_comment
 from tests.wire.cuts import cut, every_cut, places
 
 
-def split(pieces: list[bytes], bound: int = 1 << 20) -> tuple[list[bytes], bytes, bool]:
-    """Feed a splitter; tell the events, what is pending, and whether it refused."""
-    splitter = EventSplitter(bound)
+def split(pieces: list[bytes], bound: int = 1 << 20) -> tuple[list[bytes], bytes]:
+    """Feed a splitter; tell the events, and what is pending.
+
+    :param bound: what is held above it is taken out, and put together again here.
+    """
+    splitter = EventSplitter()
     events = []
-    try:
-        for piece in pieces:
-            events += splitter.feed(piece)
-    except EventTooLarge as error:
-        return events + error.events, b"", True
-    return events, splitter.pending, False
+    passed = b""
+    for piece in pieces:
+        was_passing = splitter.passing
+        found = splitter.feed(piece)
+        if was_passing and not found:
+            passed += piece
+        elif was_passing:
+            found[0] = passed + found[0]
+            passed = b""
+        events += found
+        if splitter.pending_bytes > bound:
+            passed = splitter.pass_on()
+    return events, passed + splitter.pending
 
 
 def written(text: bytes) -> bytes:
@@ -44,30 +49,28 @@ class EventSplitterTests(SynchronousTestCase):
                 for part in (b"data: a\n\n", b": ping\n\n", b"event: x\ndata: b\ndata:c\n\n")
             ]
             for pieces in every_cut(stream):
-                self.assertEqual(split(pieces), (whole, b"data: [DO", False))
+                self.assertEqual(split(pieces), (whole, b"data: [DO"))
 
     def test_carriage_returns_alone(self) -> None:
         """An event ended by lone CRs is returned at once, with its blank line as CR LF."""
         for pieces in every_cut(b"data: a\r\rdata: b\r\r"):
-            self.assertEqual(split(pieces), ([b"data: a\r\r\n", b"data: b\r\r\n"], b"", False))
+            self.assertEqual(split(pieces), ([b"data: a\r\r\n", b"data: b\r\r\n"], b""))
 
     def test_an_event_never_waits_for_a_line_feed(self) -> None:
         """A cut inside the last CR LF does not hold the event back, nor double it."""
-        splitter = EventSplitter(1000)
+        splitter = EventSplitter()
         self.assertEqual(splitter.feed(b"data: a\r\n\r"), [b"data: a\r\n\r\n"])
         self.assertEqual(splitter.feed(b"\ndata: b\r\n\r\n"), [b"data: b\r\n\r\n"])
 
     def test_byte_order_mark(self) -> None:
         """A mark at the start is dropped, also in pieces; elsewhere it is text."""
         for pieces in every_cut(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n"):
-            self.assertEqual(
-                split(pieces), ([b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n"], b"", False)
-            )
+            self.assertEqual(split(pieces), ([b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n"], b""))
 
     def test_blank_lines_that_end_nothing(self) -> None:
         """Blank lines without an event before them vanish."""
         for pieces in every_cut(b"\n\ndata: a\n\n\n\r\n\ndata: b\n\n\n"):
-            self.assertEqual(split(pieces), ([b"data: a\n\n", b"data: b\n\n"], b"", False))
+            self.assertEqual(split(pieces), ([b"data: a\n\n", b"data: b\n\n"], b""))
 
     def test_long_event_of_any_line_end(self) -> None:
         """What was held is joined to the read that ends it, and what follows is cut as ever."""
@@ -78,24 +81,25 @@ class EventSplitterTests(SynchronousTestCase):
             told = [
                 part + b"\n" if end == b"\r" else part for part in (event, after[: len(after) // 2])
             ]
-            events, pending, refused = split(pieces)
+            events, pending = split(pieces)
             self.assertEqual(events[:2], told)
-            self.assertEqual((len(events), pending, refused), (3, b"", False))
+            self.assertEqual((len(events), pending), (3, b""))
 
-    def test_bound_behind_a_held_event(self) -> None:
-        """An event that was held is told even where one behind it in the same read is refused."""
+    def test_taken_out(self) -> None:
+        """Of an event that was taken out the rest comes alone, and the next as ever."""
         for end in (b"\n", b"\r\n"):
-            held, large = b"data: a" + end + end, b"x" * 30 + end + end
-            self.assertEqual(split([held[:3], held[3:] + large], 20), ([held], b"", True))
-            self.assertEqual(split([held[:3], held[3:] + large[:-2]], 20), ([held], b"", True))
-            self.assertEqual(split([large[:20], large[20:] + held], 20), ([], b"", True))
-
-    def test_bound(self) -> None:
-        """An event over the bound is refused, whole or not; those before it are told."""
-        for pieces in every_cut(b"data: a\n\ndata: 0123456789\n\n"):
-            self.assertEqual(split(pieces, 17), ([b"data: a\n\n"], b"", True))
-            self.assertEqual(split(pieces, 18)[2], False)
-        self.assertTrue(split([b"x" * 18], 17)[2])
+            rest, after = b"def" + end + end, b"data: a" + end + end
+            for pieces in every_cut(rest + after):
+                splitter = EventSplitter()
+                self.assertEqual(splitter.feed(b"data: abc"), [])
+                self.assertEqual(splitter.pass_on(), b"data: abc")
+                self.assertEqual((splitter.passing, splitter.pending_bytes), (True, 0))
+                seen = b""
+                for piece in pieces:
+                    was_passing = splitter.passing
+                    found = splitter.feed(piece)
+                    seen += piece if was_passing and not found else b"".join(found)
+                self.assertEqual((seen, splitter.passing), (rest + after, False))
 
     @settings(max_examples=200, deadline=None)
     @given(
@@ -118,7 +122,7 @@ class EventSplitterTests(SynchronousTestCase):
     def test_written_events_are_read_back(self, texts: list[bytes], where: list[int]) -> None:
         """What was written as an event, a splitter and event_data read; line ends become LF."""
         stream = b"".join(map(written, texts))
-        events, pending, _ = split(cut(stream, where))
+        events, pending = split(cut(stream, where))
         self.assertEqual(pending, b"")
         self.assertEqual(
             [event_data(event) for event in events],
@@ -149,14 +153,28 @@ class EventTests(SynchronousTestCase):
         ):
             self.assertEqual(event_data(event), data, event)
 
-    def test_data_of_long_events(self) -> None:
-        """A long event is read, unless it has more lines than can be taken apart in good time."""
-        long = b"data: " + b"x" * 100_000
-        self.assertEqual(event_data(long + b"\ndata: y\n\n"), long[6:] + b"\ny")
-        for end in (b"\n", b"\r", b"\r\n"):
-            for line in (b"data:", b"data: {}", b":", b"x", b""):
-                self.assertIsNone(event_data((line + end) * 100_000 + end), (line, end))
-        self.assertEqual(event_data(b"data:\n" * 1000 + b"\n"), b"\n" * 999)
+    def test_data_as_it_passes(self) -> None:
+        """The same data is taken out of an event that passes in pieces."""
+        for event in (
+            *(b"data: a\n\n", b"data:a\n\n", b"data:  a\n\n", b"data:\n\n", b"data: \n\n"),
+            *(b"data: a\ndata: b\ndata:\ndata:c\n\n", b"event: x\ndata: a\nid: 1\n\n"),
+            *(b"datax: a\ndat\n\n", b": data: a\n\n", b"data: a\ndata\n\n", b"dat", b""),
+        ):
+            for end in (b"\n", b"\r", b"\r\n"):
+                ended = event.replace(b"\n", end)
+                for pieces in every_cut(ended):
+                    reader = DataLines()
+                    data = b"".join(map(reader.feed, pieces))
+                    self.assertEqual(data if reader.any else None, event_data(ended), ended)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.text("data: \n\rx", max_size=60), places())
+    def test_any_data(self, text: str, where: list[int]) -> None:
+        """However an event is cut, its data is the same."""
+        event = text.encode() + b"\n"
+        reader = DataLines()
+        data = b"".join(map(reader.feed, cut(event, where)))
+        self.assertEqual(data if reader.any else None, event_data(event))
 
     def test_comment(self) -> None:
         """An event of comment lines only is a comment."""
