@@ -11,6 +11,7 @@ from types import FrameType
 from bench import report, rounds, scan_bodies
 from bench.rounds import Options
 from bench.scenarios import SCENARIOS, START
+from bench.soak import run as soak
 from omnigate.admin_client import AdminError
 from omnigate.demo_children import ChildError
 
@@ -32,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.argv = ["python -m bench scan", *words[1:]]
         scan_bodies.main()
         return 0
+    if words[:1] == ["soak"]:
+        return soak.main(words[1:])
     options, json_path = parse(words)
     if not Path("/proc/self/stat").exists():
         print("bench: needs Linux, for it reads /proc", file=sys.stderr)
@@ -63,7 +66,8 @@ def parse(arguments: list[str]) -> tuple[Options, Path | None]:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the gateway on this machine; bench/README.md says how to read it.",
-        epilog="'python -m bench scan' measures the scan of hostile request bodies instead.",
+        epilog="'python -m bench scan' measures the scan of hostile request bodies instead, and "
+        "'python -m bench soak' whether anything is left behind by a bad day.",
     )
     parser.add_argument(
         "--scenarios",

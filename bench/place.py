@@ -9,10 +9,12 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import attrs
 
@@ -77,6 +79,21 @@ class Program(Child):
         """Its process."""
         return self._process.pid
 
+    def output(self) -> IO[bytes]:
+        """Its standard output, where it is read."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its end; the exit status.
+
+        :raises omnigate.demo_children.ChildError: it does not come in time
+        """
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"did not end within {seconds:.0f} s") from None
+
 
 @attrs.frozen
 class Secrets:
@@ -136,7 +153,7 @@ class Place:
         command += [f"--client-key={self.secrets.client_key}"]
         command += [f"--size={kind}:{size}" for kind, size in sizes]
         with on_cores(self._cores.rest):
-            self.provider = Program("provider", command, _environ({}), self._folder, True)
+            self.provider = Program("provider", command, child_environ({}), self._folder, True)
         self._children.add(self.provider)
         self.provider_port = int(self.provider.first_line())
 
@@ -149,7 +166,7 @@ class Place:
         state.mkdir()
         config = self._folder / "omnigate.toml"
         config.write_text(self.config_text(), encoding="utf-8")
-        environ = _environ(
+        environ = child_environ(
             {
                 "OMNIGATE_CONTROL_LISTEN": f"tcp:{self.control_port}:interface=127.0.0.1",
                 "OMNIGATE_CONFIG": str(config),
@@ -177,7 +194,7 @@ class Place:
         state.mkdir()
         (state / "omnigate-config.cache.json").write_bytes(self.snapshot_bytes())
         (port,) = free_ports(1)
-        environ = _environ(
+        environ = child_environ(
             {
                 "OMNIGATE_DATA_LISTEN": f"tcp:{port}:interface=127.0.0.1",
                 # With no control plane nothing answers there, and usage stays in the spool.
@@ -307,7 +324,7 @@ def _listens(port: int) -> bool:
     return True
 
 
-def _environ(extra: Mapping[str, str]) -> dict[str, str]:
+def child_environ(extra: Mapping[str, str]) -> dict[str, str]:
     """Return an environment for a child: it finds this package and the product's."""
     environ = python_environ(extra)
     root = str(Path(__file__).resolve().parent.parent)

@@ -88,6 +88,11 @@ TOKENS = Described(
     ("route", "direction", "cache"),
 )
 CLIENTS = Described("omnigate_data_client_connections", "Connections of clients.")
+DEADLINES = Described(
+    "omnigate_data_deadlines",
+    "What the one sweep over deadlines looks at: connections, requests, answers.",
+)
+TIMERS = Described("omnigate_data_timers", "Calls that the reactor has been asked for later.")
 UPSTREAM_CONNECTIONS = Described(
     "omnigate_data_upstream_connections",
     "Connections to upstreams: idle ones are kept for the next request.",
@@ -213,6 +218,8 @@ class DataMetrics:
             text = FIGURES.get(name, "A figure of the data plane.")
             yield _gauge(Described(f"omnigate_data_{name}", text), value)
         yield _gauge(CLIENTS, len(self._clients.connections))
+        yield _gauge(DEADLINES, len(plane.watchdog))
+        yield _gauge(TIMERS, len(plane.clock.getDelayedCalls()))
         looks = CounterMetricFamily(CACHE_LOOKUPS.name, CACHE_LOOKUPS.text, labels=["result"])
         looks.add_metric(["hit"], plane.cache.hits)
         looks.add_metric(["miss"], plane.cache.misses)

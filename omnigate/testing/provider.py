@@ -164,6 +164,10 @@ class FakeProvider(ServerFactory):
         served.cache_write_input_tokens += answer.usage.cache_write
         served.output_tokens += answer.usage.output
 
+    def client_left(self, request: SeenRequest, answer: Plan, played: int) -> None:
+        """The client went away during an answer, of which so many steps were begun."""
+        self.left += 1
+
     def served_of(self, model: str) -> Served:
         """The counts of one model name."""
         if model not in self.served and len(self.served) >= MAX_COUNTED_MODELS:
@@ -228,7 +232,7 @@ class ProviderConnection(Protocol):
             self._timer.cancel()
             self._timer = None
         if self._request is not None and not self._ended:
-            self._provider.left += 1
+            self._provider.client_left(self._request, self._plan, self._place)
         self._ended = True
 
     def pauseProducing(self) -> None:
