@@ -205,7 +205,7 @@ class BodyTests(ExchangeTestCase):
                 held = tracemalloc.get_traced_memory()[0]
             finally:
                 tracemalloc.stop()
-            self.assertLess(held, 2.5 * len(body))
+            self.assertLess(held, 4 * len(body))
             exchange.body_piece(body[-1:], True)
             self.assertTrue(
                 self.plane.last.requests().endswith(body.replace(b"small", b"vendor-1"))
