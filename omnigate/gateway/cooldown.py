@@ -26,8 +26,12 @@ class Cooldown:
         self._failed_at: deque[float] = deque(maxlen=max(1, failures))
         self.resting_until = float("-inf")
 
-    def failed(self, now: float, asked_seconds: float | None = None) -> None:
-        """Note a failure; ``asked_seconds`` is the provider's own wish to be left alone."""
+    def failed(self, now: float, asked_seconds: float | None = None) -> float:
+        """Note a failure; ``asked_seconds`` is the provider's own wish to be left alone.
+
+        :return: how long it rests from now on, if it is this failure that says so; else 0.
+        """
+        before = self.resting_until
         if asked_seconds is not None:
             rest = now + min(asked_seconds, MAX_REST_SECONDS)
             self.resting_until = max(self.resting_until, rest)
@@ -38,6 +42,7 @@ class Cooldown:
         ):
             self._failed_at.clear()
             self.resting_until = max(self.resting_until, now + self._rest_seconds)
+        return self.resting_until - now if self.resting_until > max(before, now) else 0.0
 
     def succeeded(self) -> None:
         """Forget the failures; a rest that the provider asked for stays."""

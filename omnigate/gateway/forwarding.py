@@ -117,6 +117,7 @@ class Forwarding:
         while target is not None and target.upstream.missing is not None:
             # Our own credential is not there: what a 401 would tell, told without asking.
             self._attempt_at = self._plane.clock.seconds()
+            self._plane.troubles.credential_refused(target, None)
             self._record("upstream_auth", None)
             target = self._walk.advance()
         if target is None:
@@ -328,6 +329,7 @@ class Forwarding:
         head, target, exchange = self._head, self._walk.target, self._exchange
         assert head is not None and target is not None
         if self._verdict is Verdict.CREDENTIAL:
+            self._plane.troubles.credential_refused(target, head.status)
             self._record("upstream_auth", head.status)
             self._next()
             return
@@ -350,7 +352,7 @@ class Forwarding:
             counts, estimated = NOTHING, False
         body = strike(body, target.upstream.secret)
         lines = self._lines(head, target, head.status >= 400)
-        target.cooldown.succeeded()
+        self._went_well(target)
         self._record("ok", head.status)
         exchange.response.bytes_out = len(body)
         self._settle(head.status, counts, estimated, target)
@@ -394,7 +396,7 @@ class Forwarding:
         self.connection = None
         head, target = self._head, self._walk.target
         assert head is not None and target is not None
-        target.cooldown.succeeded()
+        self._went_well(target)
         self._record("ok", head.status)
         self.ended_whole()
         counts, estimated = self._metered()
@@ -460,12 +462,13 @@ class Forwarding:
         if head is not None and verdict is Verdict.NEXT:
             self._rate_limited(target, head)
             outcome = f"status_{head.status}"
-        elif verdict is Verdict.CREDENTIAL:
+        elif head is not None and verdict is Verdict.CREDENTIAL:
+            self._plane.troubles.credential_refused(target, head.status)
             outcome = "upstream_auth"
         elif outcome == "ok":
-            target.cooldown.succeeded()
+            self._went_well(target)
         elif outcome not in OWN_ENDINGS:
-            target.cooldown.failed(self._plane.clock.seconds())
+            self._went_wrong(target, outcome)
         counts, estimated = NOTHING, False
         if outcome not in NO_ANSWERS:
             counts, estimated = self._metered_at_last()
@@ -539,18 +542,28 @@ class Forwarding:
         self._next()
 
     def _fail_target(self, target: Target, outcome: str, status: int | None) -> None:
-        target.cooldown.failed(self._plane.clock.seconds())
+        self._went_wrong(target, outcome)
         self._record(outcome, status)
+
+    def _went_well(self, target: Target) -> None:
+        target.cooldown.succeeded()
+        troubles = self._plane.troubles
+        if troubles.credentials or troubles.rests:
+            troubles.answered(target)
+
+    def _went_wrong(self, target: Target, outcome: str, asked: int | None = None) -> None:
+        rest = target.cooldown.failed(self._plane.clock.seconds(), asked)
+        if rest:
+            self._plane.troubles.rested(target, outcome, rest)
 
     def _rate_limited(self, target: Target, head: ResponseHead) -> None:
         """Obey the provider's own wish where it has one."""
-        now = self._plane.clock.seconds()
         asked = None
         if head.status in (429, 503, 529):
             asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
         if head.status == 429:
             self._walk.hint(asked)
-        target.cooldown.failed(now, asked)
+        self._went_wrong(target, f"status_{head.status}", asked)
 
     def _record(self, outcome: str, status: int | None) -> None:
         elapsed = self._plane.clock.seconds() - self._attempt_at

@@ -103,6 +103,16 @@ UPSTREAM_OPENED = Described(
     "Connections to upstreams that came about.",
     ("upstream",),
 )
+RESTING = Described(
+    "omnigate_data_target_resting",
+    "Targets that failed and have not answered since: 1 while they rest.",
+    ("upstream", "model"),
+)
+CREDENTIAL_REFUSED = Described(
+    "omnigate_data_upstream_credential_refused",
+    "Upstreams: 1 while they refuse our credential, or there is none.",
+    ("upstream",),
+)
 CACHE_LOOKUPS = Described(
     "omnigate_data_cache_lookups_total", "Looks into the response cache.", ("result",)
 )
@@ -237,6 +247,17 @@ class DataMetrics:
                 ((name, state), pool.idle if state == "idle" else pool.connections - pool.idle)
                 for name, pool in pools
                 for state in ("idle", "busy")
+            ),
+        )
+        troubles, now = self._parts.plane.troubles, self._parts.plane.clock.seconds()
+        yield from _gauges(
+            RESTING, ((key, rest.until > now) for key, rest in list(troubles.rests.items()))
+        )
+        yield from _gauges(
+            CREDENTIAL_REFUSED,
+            (
+                ((name,), name in troubles.credentials and troubles.credentials[name].lasts)
+                for name, _ in pools
             ),
         )
         yield from _counters(UPSTREAM_OPENED, (((name,), pool.opened) for name, pool in pools))

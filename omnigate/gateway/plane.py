@@ -29,6 +29,7 @@ from omnigate.gateway.tables import (
 from omnigate.gateway.tables import (
     Target as RouteTarget,
 )
+from omnigate.gateway.trouble import Troubles
 from omnigate.protocols.addresses import UpstreamAddress
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.pool import UpstreamPool
@@ -86,6 +87,7 @@ class DataPlane:
         self.started_seconds = int(wall())
         self.cache = ResponseCache()
         self.lag = ReactorLag(clock)
+        self.troubles = Troubles(clock)
         self.tables: Tables | None = None
         self.installed_at: float | None = None
         self.draining = False
@@ -176,6 +178,7 @@ class DataPlane:
         before = self.tables
         self.tables = compile_tables(snapshot, before, open_upstream, self.clock.seconds())
         self.installed_at = self.wall()
+        self.troubles.keep(self.tables)
         for upstream in retired_upstreams(before, self.tables):
             upstream.pool.close()
 

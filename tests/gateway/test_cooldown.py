@@ -28,6 +28,15 @@ class CooldownTests(SynchronousTestCase):
             self.cooldown.failed(now)
             self.assertFalse(self.rests(now))
 
+    def test_what_it_says(self) -> None:
+        """A failure says how long the rest is that it brings about, or lengthens; else 0."""
+        self.assertEqual([0.0, 0.0, 30.0], [self.cooldown.failed(now) for now in (100, 101, 102)])
+        # It rests until 132 by now.
+        self.assertEqual(0.0, self.cooldown.failed(110, 5))
+        self.assertEqual(25.0, self.cooldown.failed(110, 25))
+        self.assertEqual(MAX_REST_SECONDS, self.cooldown.failed(200, 10_000))
+        self.assertEqual(0.0, Cooldown(1, 10, 0).failed(100))
+
     def test_success(self) -> None:
         """A success forgets them."""
         for now in (100, 101):

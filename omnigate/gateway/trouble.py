@@ -1,0 +1,153 @@
+"""What goes wrong with upstreams and targets, told to the operator, and told when it is over.
+
+A client is told that its request failed; that a credential is refused, or that a target rests, is
+for whoever can mend it. Lines are bounded, however many requests meet the same thing.
+"""
+
+from __future__ import annotations
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from omnigate.gateway.tables import Tables, Target
+from omnigate.token_bucket import TokenBucket
+
+#: How often the log says that an upstream refuses our credential, however many requests it refuses,
+#: and even if it takes every other one (a 403 may be about one model). Nobody mends it faster.
+SECONDS_BETWEEN_REFUSALS = 60.0
+
+#: Targets whose rests are known at a time, by upstream and model; more are not told of.
+MAX_RESTS = 1_000
+
+#: Rests that are told in a minute: an upstream that fails may have hundreds of models.
+REST_LINES_A_MINUTE = 60
+
+
+@attrs.define
+class Refusal:
+    """An upstream that has refused our credential.
+
+    :ivar lasts: whether it still does; no request was answered since.
+    :ivar told_at: when the log said so last, by the clock.
+    :ivar told: whether the log has not said yet that it is over.
+    """
+
+    lasts: bool = True
+    told_at: float = float("-inf")
+    told: bool = False
+
+
+@attrs.define
+class Rest:
+    """A target that fails: from its first rest to the first answer after the last.
+
+    :ivar since: when it began, by the clock.
+    :ivar until: when it may be asked again.
+    :ivar told: whether the log has its beginning.
+    """
+
+    since: float
+    until: float
+    told: bool
+
+
+class Troubles:
+    """Upstreams that refuse our credential, and targets that rest.
+
+    :ivar credentials: the former, by name, with those that did so before.
+    :ivar rests: the latter, by upstream and model; of routes that share both, the longest.
+    """
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._lines = TokenBucket(REST_LINES_A_MINUTE)
+        self.credentials: dict[str, Refusal] = {}
+        self.rests: dict[tuple[str, str], Rest] = {}
+
+    def credential_refused(self, target: Target, status: int | None) -> None:
+        """Note that an upstream does not take our credential.
+
+        :param status: what it answered; ``None`` where there is no credential to be asked with.
+        """
+        name = target.upstream_name
+        refusal = self.credentials.setdefault(name, Refusal())
+        refusal.lasts = True
+        now = self._clock.seconds()
+        if now - refusal.told_at < SECONDS_BETWEEN_REFUSALS:
+            return
+        refusal.told_at = now
+        refusal.told = True
+        variable = target.upstream.config.api_key_env
+        if status is None:
+            reason = f"{variable} is not set; set it in the data plane's environment and restart"
+        elif variable is None:
+            reason = f"{status} to model {target.model}; none is sent, name one in api_key_env"
+        else:
+            reason = f"{status} to model {target.model}; correct {variable} and restart"
+        self.log.error(
+            "upstream {name} refuses the gateway's credential: {reason}", name=name, reason=reason
+        )
+
+    def rested(self, target: Target, why: str, seconds: float) -> None:
+        """Note that a target rests from now on.
+
+        :param why: the outcome of the attempt that brought it about.
+        """
+        now = self._clock.seconds()
+        key = (target.upstream_name, target.model)
+        rest = self.rests.get(key)
+        if rest is not None:
+            rest.until = max(rest.until, now + seconds)
+            return
+        if len(self.rests) >= MAX_RESTS:
+            return
+        told = not self._lines.take(now)
+        self.rests[key] = Rest(now, now + seconds, told)
+        if told:
+            self.log.warn(
+                "target {upstream}/{model} rests for {seconds:.0f} s: {why}",
+                upstream=target.upstream_name,
+                model=target.model,
+                seconds=seconds,
+                why=why.replace("_", " "),
+            )
+
+    def answered(self, target: Target) -> None:
+        """Note an answer of a target: whatever was wrong with it is over."""
+        refusal = self.credentials.get(target.upstream_name)
+        if refusal is not None and refusal.lasts:
+            refusal.lasts = False
+            if refusal.told:
+                refusal.told = False
+                self.log.info(
+                    "upstream {name} takes the gateway's credential", name=target.upstream_name
+                )
+        key = (target.upstream_name, target.model)
+        rest = self.rests.get(key)
+        now = self._clock.seconds()
+        # An answer that was under way before says nothing about a rest that goes on.
+        if rest is not None and rest.until <= now:
+            del self.rests[key]
+            if rest.told:
+                self.log.info(
+                    "target {upstream}/{model} answers again (after {lasting:.0f} s)",
+                    upstream=target.upstream_name,
+                    model=target.model,
+                    lasting=now - rest.since,
+                )
+
+    def keep(self, tables: Tables) -> None:
+        """Forget what no config in force names any more."""
+        for name in [name for name in self.credentials if name not in tables.upstreams]:
+            del self.credentials[name]
+        if self.rests:
+            named = {
+                (target.upstream_name, target.model)
+                for route in tables.routes.values()
+                for target in route.targets
+            }
+            for key in [key for key in self.rests if key not in named]:
+                del self.rests[key]
