@@ -327,6 +327,14 @@ SETTINGS: tuple[Setting, ...] = (
         _integer("megabytes", 1, 1_048_576),
     ),
     Setting(
+        "OMNIGATE_PARSE_MEMORY_MB",
+        _DATA,
+        "parse_memory_mb",
+        "1024",
+        "Memory for requests that must be taken apart; one key may hold half of it.",
+        _integer("megabytes", 1, 1_048_576),
+    ),
+    Setting(
         "OMNIGATE_MAX_REQUEST_MB",
         _DATA,
         "max_request_mb",
@@ -374,7 +382,6 @@ LATER_SETTINGS: tuple[str, ...] = (
     "OMNIGATE_AUDIT_MAX_MB",
     "OMNIGATE_JOBS",
     "OMNIGATE_MEDIA_DIR",
-    "OMNIGATE_PARSE_MEMORY_MB",
     "OMNIGATE_RECEIPTS",
 )
 """Names that are kept for parts which this version does not have; set, they change nothing."""

@@ -18,11 +18,12 @@ RETRY_AFTER_SECONDS = 1
 class KeyUse:
     """What one key holds at the moment; outlives config snapshots."""
 
-    __slots__ = ("in_flight", "memory_bytes")
+    __slots__ = ("in_flight", "memory_bytes", "parse_bytes")
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.memory_bytes = 0
+        self.parse_bytes = 0  # room for trees, see parse_memory
 
 
 class Ticket:

@@ -17,6 +17,7 @@ from omnigate.gateway.admission import Admission
 from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.headers import id_lines
+from omnigate.gateway.parse_memory import ParseMemory
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import (
@@ -75,6 +76,7 @@ class DataPlane:
         self.admission = Admission(
             settings.request_memory_mb * MEBIBYTE, settings.max_concurrent_per_key
         )
+        self.parse_memory = ParseMemory(settings.parse_memory_mb * MEBIBYTE)
         self.abandoned = Abandoned(
             watchdog, settings.abort_drain_ms / 1000, settings.abort_drain_max_mb * MEBIBYTE
         )
@@ -187,6 +189,7 @@ class DataPlane:
         return {
             "requests_in_flight": self.admission.in_flight,
             "request_memory_bytes": self.admission.memory_bytes,
+            "parse_memory_bytes": self.parse_memory.bytes,
             "abandoned_answers": len(self.abandoned),
             "cache_answers": len(self.cache),
             "cache_bytes": self.cache.bytes,

@@ -7,13 +7,15 @@ import re
 import attrs
 import msgspec
 
-from omnigate.wire.json_walk import JsonWalk
+from omnigate.wire.json_walk import JsonWalk, TextCounts
 
 #: How deep a client's JSON may nest; clients with tools were seen at 13.
 MAX_DEPTH = 64
 #: Members in one object, and bytes in one key as written.
 MAX_MEMBERS = 65536
 MAX_KEY_BYTES = 8192
+#: With more members in one object no tree is made of a body.
+MAX_TREE_MEMBERS = 1024
 #: The value of ``stream_options``, which is walked apart; in use it has 25 bytes.
 MAX_OPTIONS_BYTES = 65536
 
@@ -47,7 +49,8 @@ class BodyScan:
     ``options_start`` and ``options_end`` span the value of ``stream_options``, -1
     when there is none. ``include_usage`` is what it says, None when it says
     nothing. ``insert_at`` stands behind the opening brace, and before a member,
-    since ``model`` is required.
+    since ``model`` is required. ``counts`` are there where the body was walked as
+    it arrived.
     """
 
     model: str
@@ -58,6 +61,7 @@ class BodyScan:
     options_end: int
     include_usage: bool | None
     insert_at: int
+    counts: TextCounts | None = None
 
 
 class StreamOptions(msgspec.Struct):

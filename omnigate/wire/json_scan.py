@@ -23,6 +23,7 @@ from omnigate.wire.json_body import (
     MAX_DEPTH,
     MAX_KEY_BYTES,
     MAX_MEMBERS,
+    MAX_TREE_MEMBERS,
     BodyScan,
     ScanError,
     asks_for_usage,
@@ -107,7 +108,9 @@ class BodyScanner:
         self._length = declared_length
         self._at_once = declared_length <= CALM_BYTES  # as far as is known yet
         self._marks = 0  # quotes, brackets and commas so far
-        self._walk = _request_walk(declared_length)
+        self._walk = JsonWalk(
+            _NAMES, MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, len(_NAMES), MAX_TREE_MEMBERS
+        )
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._cut = False  # a character is cut at the end of what was walked
         self._held = bytearray()  # no list: tiny reads would weigh twenty times their bytes
@@ -141,7 +144,9 @@ class BodyScanner:
             self.fault = ScanError("invalid_json", _UNICODE)
         if self.fault is not None:
             raise self.fault
-        return _settle(body, _parse(body), self._walk)
+        scan = _settle(body, _parse(body), self._walk)
+        scan.counts = self._walk.counts
+        return scan
 
     def _walk_held(self) -> None:
         """Walk what was put off."""
@@ -185,7 +190,8 @@ def _prove_or_walk(body: bytes) -> BodyScan:
     proved = prove_rebuilt(body)
     if proved is None:
         top = _parse(body)
-        walk = _request_walk(len(body))
+        # Members need no count: a walk in one go is of a body too short for too many.
+        walk = JsonWalk(_NAMES, MAX_DEPTH, 0, MAX_KEY_BYTES, len(_NAMES))
         walk.feed(body)
         return _settle(body, top, walk)
     scan, values = proved
@@ -196,12 +202,6 @@ def _prove_or_walk(body: bytes) -> BodyScan:
         if fault is not None:
             raise fault
     return scan
-
-
-def _request_walk(length: int) -> JsonWalk:
-    """Make the walk over a client's body; members are counted where they can be too many."""
-    members = MAX_MEMBERS if length > 5 * MAX_MEMBERS else 0
-    return JsonWalk(_NAMES, MAX_DEPTH, members, MAX_KEY_BYTES, len(_NAMES))
 
 
 def _walk_fault(walk: JsonWalk) -> ScanError | None:

@@ -33,7 +33,6 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{}:"))
 _NOT_MARKED = bytes(set(range(0x80)) - set(b"[]{}"))
 _escape_that_matters = re.compile(rb'\\["\\]').search
 _two_backslashes = re.compile(rb"\\\\").search
-_leaf_objects = re.compile(rb"\{:++\}")
 _leaf_marked = re.compile(rb"\{[\x80-\xff]*+\}|\[[\x80-\xff]*+\]")
 _never_closed_right = re.compile(rb"[\[{]:*+[\]}]").search
 _unicode_escape = re.compile(rb"\\u([0-9A-Fa-f]{4})")
@@ -61,6 +60,21 @@ class KeyHit(NamedTuple):
     escaped: bool
 
 
+class TextCounts(NamedTuple):
+    """What a walk counted on its way, at no price; a tree's cost is told from it.
+
+    :ivar outside: bytes outside of strings; their quotes are not among them.
+    :ivar structure: of these, brackets and, where members are counted, colons.
+    :ivar strings: strings, keys among them; a few of them may be counted twice.
+    :ivar crowded: some object has more members than ``crowd``.
+    """
+
+    outside: int
+    structure: int
+    strings: int
+    crowded: bool
+
+
 class JsonWalk:
     """Walks one JSON text; ``hits`` gathers the keys named, ``fault`` the first bound broken.
 
@@ -70,15 +84,19 @@ class JsonWalk:
         the text bounds them already (a member takes five bytes).
     :param max_key_bytes: how long a key may be as written.
     :param max_hits: how many keys to take note of; the walk stops at one more.
+    :param crowd: with how many members an object is not crowded yet; needs ``max_members``.
 
     ``fault`` is one of ``depth``, ``members``, ``key``, ``hits``, and ``syntax``
     where brackets do not match.
     """
 
     __slots__ = (
+        "_crowd",
+        "_crowded",
         "_depth",
         "_half_escape",
         "_in_string",
+        "_leaf_objects",
         "_max_depth",
         "_max_hits",
         "_max_key_bytes",
@@ -87,7 +105,10 @@ class JsonWalk:
         "_members",
         "_names",
         "_offset",
+        "_outside",
         "_spelled",
+        "_strings",
+        "_structure",
         "_text",
         "_text_bytes",
         "_text_start",
@@ -103,6 +124,7 @@ class JsonWalk:
         max_members: int,
         max_key_bytes: int,
         max_hits: int,
+        crowd: int = 0,
     ) -> None:
         self._names = names
         self._spelled = _spelling(names)
@@ -112,6 +134,12 @@ class JsonWalk:
         self._max_members = max_members
         self._max_key_bytes = max_key_bytes
         self._max_hits = max_hits
+        self._crowd = crowd or max_members
+        self._leaf_objects = _leaf_objects(crowd)
+        self._crowded = False
+        self._outside = 0  # see TextCounts
+        self._structure = 0
+        self._strings = 0
         self._offset = 0
         self._depth = 0  # open containers
         self._members = [0]  # members so far of each open container, behind a root
@@ -137,6 +165,11 @@ class JsonWalk:
             self._offset += len(piece)
         return self.hits[known:]
 
+    @property
+    def counts(self) -> TextCounts:
+        """What was counted so far."""
+        return TextCounts(self._outside, self._structure, self._strings, self._crowded)
+
     def _walk(self, piece: bytes) -> None:
         """Walk over one piece of at most ``PIECE_BYTES``."""
         clean = self._without_escapes(piece)
@@ -154,9 +187,14 @@ class JsonWalk:
             self._resolve_waiting(outside[0], len(parts) == 1, depth)
         text = b"".join(outside)
         if self._max_members:
-            lowest = self._count(text.translate(None, _NOT_STRUCTURE))
+            structure = text.translate(None, _NOT_STRUCTURE)
+            lowest = self._count(structure)
         else:
-            lowest = self._nest(text.translate(None, _NOT_BRACKETS))
+            structure = text.translate(None, _NOT_BRACKETS)
+            lowest = self._nest(structure)
+        self._outside += len(text)
+        self._structure += len(structure)
+        self._strings += len(parts) >> 1
         if len(parts) == 1 or self.fault is not None:
             return
         chosen = self._choose(clean, parts, carried, lowest, depth)
@@ -200,7 +238,7 @@ class JsonWalk:
         rest, levels = structure, 0
         while rest:
             shorter = rest.replace(b"[]", b"").replace(b"{}", b"")
-            shorter = _leaf_objects.sub(b"", shorter)
+            shorter = self._leaf_objects.sub(b"", shorter)
             if len(shorter) == len(rest):
                 self._refuse_wrong_pairs(rest)
                 break
@@ -253,8 +291,11 @@ class JsonWalk:
                     most = count
                 count = members.pop()
         members.append(count)
-        if max(most, max(members)) > self._max_members:
-            self.fault = "members"
+        most = max(most, max(members))
+        if most > self._crowd:
+            self._crowded = True
+            if most > self._max_members:
+                self.fault = "members"
 
     def _refuse_wrong_pairs(self, rest: bytes) -> None:
         """Where all that is whole has been struck out, no bracket may meet a closing one."""
@@ -408,6 +449,12 @@ def _not_nested(outside: list[bytes], named: list[int], depth: int) -> list[int]
             break
     found = set(text)
     return [index for place, index in enumerate(named) if _MARKS[place // share][0] in found]
+
+
+@functools.lru_cache(maxsize=16)
+def _leaf_objects(crowd: int) -> re.Pattern[bytes]:
+    """Make the pattern for objects of members alone that are not crowded; 0 is any number."""
+    return re.compile(rb"\{:{1,%d}+\}" % crowd if crowd else rb"\{:++\}")
 
 
 @functools.lru_cache(maxsize=16)
