@@ -71,6 +71,7 @@ class DataSettings:
     abort_drain_max_mb: int
     max_concurrent_per_key: int
     request_memory_mb: int
+    parse_memory_mb: int
     max_request_mb: int
     heartbeat_ms: int
     debug_headers: bool

@@ -54,6 +54,7 @@ class DefaultTests(SynchronousTestCase):
                 "abort_drain_max_mb": 64,
                 "max_concurrent_per_key": 512,
                 "request_memory_mb": 1024,
+                "parse_memory_mb": 1024,
                 "max_request_mb": 8,
                 "heartbeat_ms": 15000,
                 "debug_headers": True,

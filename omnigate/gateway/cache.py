@@ -3,7 +3,8 @@
 What makes two requests the same is their canonical form: the JSON with its members sorted and
 its spelling made one, together with the route, the path and the gateway key, so that no tenant
 ever sees another's answer and no parameter is left out.  A body that is costly to bring into
-that form, or that names a member twice, is served and not cached.
+that form, that names a member twice, or for which there is no room at the moment, is served and
+not cached.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ from typing import Any
 
 import attrs
 
+from omnigate.wire.json_tree import TreeError, tree_cost
+from omnigate.wire.json_walk import TextCounts
+
 #: What all answers together may take.  A thousand answers of the longest kind, and tens of
 #: thousands of usual ones.
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 #: What an entry takes beside its body: the record, its key and the table's place for it.
 ENTRY_BYTES = 512
+# Any other tree may be larger; but of this one a text is made as well, in the same turn of the
+# reactor as the scan's end.
 #: Longest body that is brought into its canonical form, in bytes; 1 MiB of text takes 6 to 10 ms.
 MAX_CANONICAL_BYTES = 1024 * 1024
 #: Most values in it, counted by the marks between them; so many members of one object take 9 ms.
 MAX_CANONICAL_MARKS = 10_000
+
+# What it takes beside the tree, from above: the new text, with what is not ASCII spelled out, and
+# for each value its spelling as a number, two copies of its object's members, and its pieces.
+_TEXT_TIMES = 4
+_MARK_BYTES = 320
 
 _NOT_MARKS = bytes(set(range(256)) - set(b",[{"))
 
@@ -33,16 +44,30 @@ class _RepeatedMemberError(Exception):
     """An object names a member twice, so what it says depends on its reader."""
 
 
-def request_digest(body: bytes, *beside: str) -> bytes | None:
-    """What a request is found by, or ``None`` for one that is not cached.
+def canonical_bytes(body: bytes, counts: TextCounts | None) -> int | None:
+    """How much memory :func:`request_digest` takes, or ``None`` for a body that is not cached.
 
     :param body: a scanned body, so one JSON object.
-    :param beside: whatever else can change the answer, or says whose it is.
+    :param counts: what the scan counted, if it did.
     """
     if len(body) > MAX_CANONICAL_BYTES:
         return None
-    if len(body.translate(None, _NOT_MARKS)) > MAX_CANONICAL_MARKS:
+    marks = len(body.translate(None, _NOT_MARKS))
+    if marks > MAX_CANONICAL_MARKS:
         return None
+    try:
+        size = tree_cost(body, counts).size
+    except TreeError:
+        return None
+    return size + _TEXT_TIMES * len(body) + _MARK_BYTES * marks
+
+
+def request_digest(body: bytes, *beside: str) -> bytes | None:
+    """What a request is found by, or ``None`` for one that is not cached.
+
+    :param body: one whose :func:`canonical_bytes` are reserved.
+    :param beside: whatever else can change the answer, or says whose it is.
+    """
     try:
         tree = json.loads(body, object_pairs_hook=_object, parse_int=_number, parse_float=_number)
     except (ValueError, RecursionError, _RepeatedMemberError):

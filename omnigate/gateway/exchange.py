@@ -22,7 +22,7 @@ from omnigate.events import AttemptRecord, TokenCounts, UsageEvent
 from omnigate.gateway import reads
 from omnigate.gateway.access_log import AccessLine, level_of, time_text
 from omnigate.gateway.admission import Ticket
-from omnigate.gateway.cache import CachedAnswer, request_digest
+from omnigate.gateway.cache import CachedAnswer, canonical_bytes, request_digest
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import PASSED_ON, id_lines
 from omnigate.gateway.tables import Key, Route, Tables
@@ -309,14 +309,7 @@ class Exchange:
         wishes = headers.get(b"cache-control", b"").lower()
         if b"no-store" in wishes:
             return False
-        beside = [headers.get(name, b"") for name in PASSED_ON]
-        digest = request_digest(
-            self.body,
-            key.sha256,
-            route.model,
-            endpoint.path,
-            *(text.decode("latin-1") for text in (self.target.query, *beside)),
-        )
+        digest = self._digest(route, key, scan, endpoint)
         if digest is None:
             return False
         now = self.plane.clock.seconds()
@@ -343,6 +336,27 @@ class Exchange:
             answer.body,
         )
         return True
+
+    def _digest(self, route: Route, key: Key, scan: BodyScan, endpoint: Endpoint) -> bytes | None:
+        """What this request is found by; ``None`` where it is served and not cached."""
+        size = canonical_bytes(self.body, scan.counts)
+        if size is None:
+            return None
+        try:
+            room = self.plane.parse_memory.reserve(key.use, size)
+        except GatewayError:
+            return None
+        try:
+            beside = [self.head.headers.get(name, b"") for name in PASSED_ON]
+            return request_digest(
+                self.body,
+                key.sha256,
+                route.model,
+                endpoint.path,
+                *(text.decode("latin-1") for text in (self.target.query, *beside)),
+            )
+        finally:
+            room.release()
 
     def keep_answer(self, head: ResponseHead, body: bytes, secret: bytes) -> None:
         """Keep a whole answer, if its route has a cache and it was a success.

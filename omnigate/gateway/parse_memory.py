@@ -36,12 +36,12 @@ class Reservation:
 class ParseMemory:
     """Counts what trees may take.
 
-    :param budget_bytes: for the trees of all keys together.
+    :ivar budget_bytes: for the trees of all keys together.
     :ivar bytes: what is reserved.
     """
 
     def __init__(self, budget_bytes: int) -> None:
-        self._budget_bytes = budget_bytes
+        self.budget_bytes = budget_bytes
         self.bytes = 0
 
     def reserve_tree(self, use: KeyUse, body: bytes, counts: TextCounts | None) -> Reservation:
@@ -61,14 +61,14 @@ class ParseMemory:
 
         :raises GatewayError: 429 for the key's share, 503 when the whole is in use.
         """
-        if use.parse_bytes + size > self._budget_bytes // KEY_SHARE:
+        if use.parse_bytes + size > self.budget_bytes // KEY_SHARE:
             raise GatewayError(
                 "request_memory_exceeded",
                 "the requests of this key that are being read take too much memory together; "
                 "send fewer at a time",
                 retry_after=RETRY_AFTER_SECONDS,
             )
-        if self.bytes + size > self._budget_bytes:
+        if self.bytes + size > self.budget_bytes:
             raise GatewayError(
                 "overloaded",
                 "the gateway has no room to read more requests; try again",

@@ -61,7 +61,7 @@ class BodyScan:
     options_end: int
     include_usage: bool | None
     insert_at: int
-    counts: TextCounts | None = None
+    counts: TextCounts | None = attrs.field(default=None, eq=False)  # depends on the way
 
 
 class StreamOptions(msgspec.Struct):

@@ -68,8 +68,8 @@ _NOT_COUNTED = bytes(set(range(256)) - set(b'[]{}:,"'))
 class TreeError(Exception):
     """A body that no tree is made of; status 400.
 
-    :param code: ``request_too_complex``, or ``invalid_request`` or ``invalid_json`` for text
-        that the scan leaves to the provider to judge.
+    :param code: ``request_too_complex``, or ``invalid_request`` for a number that the scan leaves
+        to the provider to judge.
     :param message: one sentence for the client; holds nothing the client sent.
     """
 
@@ -117,8 +117,7 @@ def build_tree(body: bytes) -> dict[str, Any]:
 
     Of a member named twice the last is taken, which is how providers read.
 
-    :raises TreeError: for a number that no float or no int of 4,300 digits can hold, and for
-        half a surrogate pair: read and written again they would not be what was sent.
+    :raises TreeError: for a number that no float or no int of 4,300 digits can hold.
     """
     # A collection comes with every 700 containers made, and finds nothing: all are in use.
     collecting = gc.isenabled()
@@ -127,8 +126,6 @@ def build_tree(body: bytes) -> dict[str, Any]:
         tree: dict[str, Any] = _decode(body)
     except msgspec.ValidationError:
         raise TreeError("invalid_request", "A number in the body is out of range.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise TreeError("invalid_json", "A string in the body is not valid Unicode.") from None
     finally:
         if collecting:
             gc.enable()

@@ -34,7 +34,7 @@ _NOT_MARKED = bytes(set(range(0x80)) - set(b"[]{}"))
 _escape_that_matters = re.compile(rb'\\["\\]').search
 _two_backslashes = re.compile(rb"\\\\").search
 _leaf_marked = re.compile(rb"\{[\x80-\xff]*+\}|\[[\x80-\xff]*+\]")
-_never_closed_right = re.compile(rb"[\[{]:*+[\]}]").search
+_never_closed_right = re.compile(rb"\{:*+\]|\[:*+[\]}]").search
 _unicode_escape = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _COLON = 0x3A
 _SQUARE = 0x5B
@@ -298,7 +298,7 @@ class JsonWalk:
                 self.fault = "members"
 
     def _refuse_wrong_pairs(self, rest: bytes) -> None:
-        """Where all that is whole has been struck out, no bracket may meet a closing one."""
+        """Where all is struck out that can be, no bracket may meet one that does not close it."""
         if _never_closed_right(rest) is not None:
             self.fault = "syntax"
 

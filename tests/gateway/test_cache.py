@@ -1,6 +1,7 @@
 """What makes two requests the same, and how many answers are kept how long."""
 
 import json
+import tracemalloc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from omnigate.gateway.cache import (
     MAX_CANONICAL_MARKS,
     CachedAnswer,
     ResponseCache,
+    canonical_bytes,
     request_digest,
 )
 
@@ -24,6 +26,8 @@ objects = st.dictionaries(st.text(max_size=6), values, max_size=5)
 
 
 def digest(body: bytes, *beside: str) -> bytes | None:
+    if canonical_bytes(body, None) is None:
+        return None
     return request_digest(body, *beside)
 
 
@@ -67,8 +71,41 @@ class DigestTests(SynchronousTestCase):
             b'{"b":{"a":1,"\\u0061":2}}',
             b'{"a":"' + b"x" * MAX_CANONICAL_BYTES + b'"}',
             b'{"a":[' + b"0," * MAX_CANONICAL_MARKS + b"0]}",
+            b'{"a":{' + b",".join([b'"%d":0' % number for number in range(1025)]) + b"}}",
         ):
             self.assertIsNone(digest(body), body[:40])
+
+    def test_memory(self) -> None:
+        """What the canonical form takes is told from above, whatever a body is made of."""
+        for unit in (
+            *(
+                "0",
+                "-6",
+                "1.5",
+                "9e-287",
+                '""',
+                '"a"',
+                '"é"',
+                '"😀"',
+                '"\\u00e9"',
+                '"\\n"',
+                "[]",
+                "{}",
+            ),
+            *('{"a":0}', '{"":-6}', "[-6]", '{"a":{"b":{"c":-6}}}', "[[[[[[-6]]]]]]"),
+            *('"' + "x" * 100 + '"', '"' + "é" * 100 + '"', '"' + "😀" * 100 + '"', "9" * 300),
+        ):
+            for count in (1, 30, 2000):
+                body = b'{"a":[' + b",".join([unit.encode()] * count) + b"]}"
+                told = canonical_bytes(body, None)
+                if told is None:
+                    continue
+                tracemalloc.start()
+                request_digest(body, "route")
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                # Beside what grows there is a little that does not.
+                self.assertLess(peak, told + 4096, (unit[:20], count))
 
     @settings(max_examples=200, deadline=None)
     @given(objects, objects)

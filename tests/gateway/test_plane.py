@@ -107,6 +107,8 @@ class SettingTests(SynchronousTestCase):
         ):
             plane = MemoryDataPlane(environ={"OMNIGATE_" + setting: value}).plane
             self.assertEqual(wanted, getattr(plane, name), setting)
+        plane = MemoryDataPlane(environ={"OMNIGATE_PARSE_MEMORY_MB": "3"}).plane
+        self.assertEqual(3 * 1024 * 1024, plane.parse_memory.budget_bytes)
 
     def test_debug_headers(self) -> None:
         """Answers name the upstream and the attempts, unless that is switched off."""

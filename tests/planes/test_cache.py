@@ -2,6 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.gateway.admission import KeyUse
 from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT, MESSAGES
 
@@ -53,6 +54,33 @@ class CacheTests(SynchronousTestCase):
         self.assertEqual(b"application/json; x=[redacted]", second.headers[b"content-type"])
         self.assertEqual(first.body, second.body)
         self.assertNotIn(SECRET.encode(), self.client.received())
+
+    def test_no_tree(self) -> None:
+        """Where no tree is made of a request it is served, not kept, and holds no memory."""
+        crowded = b'"x":{' + b",".join([b'"%d":0' % number for number in range(1025)]) + b"}"
+        for more in (
+            crowded,
+            b'"n":1,"n":2',
+            b'"x":[' + b"0," * 10001 + b"0]",
+        ):
+            body = CHAT[:-1] + b"," + more + b"}"
+            self.ask(body, asked=True)
+            self.ask(body, asked=True)
+            self.assertEqual(200, self.client.answer.status, body[-40:])
+        self.assertEqual(0, len(self.plane.plane.cache))
+        self.assertEqual(0, self.plane.plane.figures()["parse_memory_bytes"])
+
+    def test_no_room(self) -> None:
+        """While the memory for trees is in use requests are served and not looked up."""
+        self.ask(asked=True)
+        memory = self.plane.plane.parse_memory
+        rooms = [memory.reserve(KeyUse(), memory.budget_bytes // 2) for _ in range(2)]
+        self.assertEqual(memory.budget_bytes, self.plane.plane.figures()["parse_memory_bytes"])
+        self.ask(asked=True)
+        for room in rooms:
+            room.release()
+        self.ask(asked=False)
+        self.assertEqual(0, memory.bytes)
 
     def test_lifetime(self) -> None:
         """After the route's time the upstream is asked again."""
