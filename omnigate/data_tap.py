@@ -79,8 +79,9 @@ def makeService(options: Options) -> Service:
     writer = WriterThread("omnigate-data", reactor.callFromThread)
     log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
     spool = _open_spool(settings, writer)
+    watchdog = Watchdog(reactor)
     try:
-        client = ControlClient(reactor, settings.control_url, settings.internal_token)
+        client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
     delivery = Delivery(
@@ -92,7 +93,7 @@ def makeService(options: Options) -> Service:
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)
-    plane = DataPlane(settings, reactor, Watchdog(reactor), books, access_log, time.time)
+    plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time)
     parts = DataParts(
         plane=plane,
         spool=spool,

@@ -1,33 +1,25 @@
 """The data plane's calls to the control plane.
 
-One address, one credential, bounded answers and bounded time. What an answer means is the
+One address, one credential, bounded answers and bounded time. What answers there is a network peer
+like any other, so it is spoken to over the same connections as an upstream: their readers bound
+heads, chunks and trailers, and take nothing for an end that is none. What an answer means is the
 business of the caller; here only its not coming is an error.
 """
 
 from typing import Any, Never
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.error import ConnectionRefusedError, DNSLookupError
-from twisted.internet.error import TimeoutError as ConnectTimeoutError
-from twisted.internet.interfaces import IConsumer
-from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import (
-    Agent,
-    BrowserLikePolicyForHTTPS,
-    HTTPConnectionPool,
-    ResponseDone,
-    ResponseFailed,
-    _HTTP11ClientFactory,
-)
-from twisted.web.http_headers import Headers
-from twisted.web.iweb import UNKNOWN_LENGTH, IBodyProducer, IPolicyForHTTPS, IResponse
-from zope.interface import implementer
 
 from omnigate import __version__
 from omnigate.config.snapshot import MAX_SNAPSHOT_BYTES
 from omnigate.protocols.addresses import parse_address
+from omnigate.protocols.connector import UpstreamConnectError, connect
+from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.upstream import Loss, UpstreamConnection
+from omnigate.protocols.watchdog import Watchdog
 from omnigate.text import one_line
+from omnigate.wire.head import ResponseHead
 
 CONFIG_PATH = "/internal/config"
 
@@ -43,60 +35,45 @@ GET_SECONDS = 10.0
 #: A batch is acknowledged after a sync of the disk, behind whatever waits before it.
 POST_SECONDS = 30.0
 
-#: Kept connections: the poll and the delivery, each its own.
-_CONNECTIONS = 2
-
-#: Below the time after which a twisted.web server closes an idle connection (60 s), so that a
-#: batch is not sent into one that is just being closed.
-_IDLE_SECONDS = 30
+#: What is shown of a reason.
+_SHOWN_CHARS = 200
 
 
 class ControlError(Exception):
     """The control plane gave no answer, or none that can be used; the message says why."""
 
 
-class _QuietFactory(_HTTP11ClientFactory):
-    """Makes connections without two lines in the log for each.
+class _UnusableError(Exception):
+    """The answer was lost or refused; the message says why."""
 
-    While the control plane is away there is one for every poll and every delivery.
-    """
 
-    noisy = False
+class _StaleError(Exception):
+    """A kept connection was being closed when the request was written to it."""
 
 
 class ControlClient:
     """Sends requests to ``/internal/*`` of one control plane."""
 
-    def __init__(
-        self,
-        reactor: Any,
-        url: str,
-        token: str,
-        tls_policy: IPolicyForHTTPS | None = None,
-    ) -> None:
+    def __init__(self, reactor: Any, watchdog: Watchdog, url: str, token: str) -> None:
         """Take the address and the credential; nothing is opened yet.
 
+        :param watchdog: closes connections that were idle for long.
         :param url: ``OMNIGATE_CONTROL_URL``; a path in it stands before ours.
-        :param tls_policy: whom to trust for an ``https`` address; the platform's authorities
-            where none is given.
-        :raises omnigate.protocols.connector.AddressError: the URL cannot be used.
+        :raises omnigate.protocols.addresses.AddressError: the URL cannot be used.
         """
         address = parse_address(url)
-        self._base = f"{address.scheme}://".encode() + address.authority
-        self._base += address.base_path.encode("ascii")
-        self._token = token.encode("utf-8")
+        self._where = f"{address.scheme}://{address.authority.decode('ascii')}{address.base_path}"
+        self._base_path = address.base_path.encode("ascii")
+        self._headers = (
+            b"host: %b\r\nx-omnigate-internal: %b\r\nuser-agent: omnigate-data/%b\r\n"
+            b"accept: application/json\r\n"
+            % (address.authority, token.encode("utf-8"), __version__.encode("ascii"))
+        )
         self._reactor = reactor
         self._config_tag: bytes | None = None
         self._config = b""
-        self._pool = HTTPConnectionPool(reactor)
-        self._pool.maxPersistentPerHost = _CONNECTIONS
-        self._pool.cachedConnectionTimeout = _IDLE_SECONDS
-        self._pool._factory = _QuietFactory
-        self._agent = Agent(
-            reactor,
-            contextFactory=tls_policy or _platform_policy(),
-            connectTimeout=CONNECT_SECONDS,
-            pool=self._pool,
+        self._pool = UpstreamPool(
+            lambda build: connect(reactor, address, build, CONNECT_SECONDS), watchdog
         )
 
     def get(self, path: str) -> Deferred[tuple[int, bytes]]:
@@ -118,8 +95,8 @@ class ControlClient:
 
     def close(self) -> Deferred[None]:
         """Close the kept connections."""
-        closed: Deferred[None] = self._pool.closeCachedConnections()
-        return closed
+        self._pool.close()
+        return succeed(None)
 
     def _bounded(
         self, method: bytes, path: str, body: bytes | None, seconds: float
@@ -136,139 +113,98 @@ class ControlClient:
             return await request
         except (CancelledError, ControlError):
             raise
+        except UpstreamConnectError as error:
+            raise ControlError(
+                f"no answer from {self._where}: {error}; is it running, and is"
+                " OMNIGATE_CONTROL_URL right?"
+            ) from error
         except Exception as error:
-            if isinstance(_innermost(error), CancelledError):
-                raise CancelledError from None
-            where = self._base.decode("ascii")
-            raise ControlError(f"no answer from {where}: {_words(error)}") from error
+            why = one_line(str(error), _SHOWN_CHARS) or type(error).__name__
+            raise ControlError(f"no answer from {self._where}: {why}") from error
 
     async def _request(self, method: bytes, path: str, body: bytes | None) -> tuple[int, bytes]:
-        headers = Headers(
-            {
-                b"x-omnigate-internal": [self._token],
-                b"user-agent": [f"omnigate-data/{__version__}".encode("ascii")],
-                b"accept": [b"application/json"],
-            }
-        )
-        producer = None
+        is_config = path == CONFIG_PATH
+        lines = self._headers
         if body is not None:
-            headers.setRawHeaders(b"content-type", [b"application/json"])
-            producer = _Bytes(body)
-        if path == CONFIG_PATH and self._config_tag is not None:
-            headers.setRawHeaders(b"if-none-match", [self._config_tag])
-        response = await self._agent.request(
-            method, self._base + path.encode("ascii"), headers, producer
-        )
-        if path != CONFIG_PATH:
-            return response.code, await _read(response, MAX_ANSWER_BYTES)
-        answer = await _read(response, MAX_SNAPSHOT_BYTES)
-        if response.code == 304 and self._config_tag is not None:
+            lines += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+        if is_config and self._config_tag:
+            lines += b"if-none-match: %b\r\n" % self._config_tag
+        target = self._base_path + path.encode("ascii")
+        request = b"%b %b HTTP/1.1\r\n%b\r\n%b" % (method, target, lines, body or b"")
+        max_bytes = MAX_SNAPSHOT_BYTES if is_config else MAX_ANSWER_BYTES
+        connection = self._pool.take()
+        if connection is None:
+            connection = await self._pool.open()
+        try:
+            head, answer = await _Asked(connection, request, max_bytes).done
+        except _StaleError:
+            # It may have been read all the same; only reading twice is always harmless.
+            if body is not None:
+                raise
+            connection = await self._pool.open()
+            head, answer = await _Asked(connection, request, max_bytes).done
+        if not is_config:
+            return head.status, answer
+        if head.status == 304 and self._config_tag:
             return 200, self._config
-        if response.code == 200:
-            self._config_tag = response.headers.getRawHeaders(b"etag", [None])[0]
+        if head.status == 200:
+            self._config_tag = head.headers.get(b"etag")
             self._config = answer
-        return response.code, answer
+        return head.status, answer
 
 
 def _late(_result: object, seconds: float) -> Never:
     raise ControlError(f"the control plane did not answer within {seconds:g} s")
 
 
-def _platform_policy() -> IPolicyForHTTPS:
-    policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS()
-    return policy
+class _Asked:
+    """One request, whose answer is collected up to a bound.
 
+    :ivar done: fires with head and body. Cancelling it drops the connection.
+    """
 
-def _read(response: IResponse, max_bytes: int) -> Deferred[bytes]:
-    """Read a body that may not be longer than ``max_bytes``."""
-    reader = _Reader(max_bytes)
-    if response.length is not UNKNOWN_LENGTH and response.length > max_bytes:
-        reader.refuse()
-    response.deliverBody(reader)
-    return reader.done
-
-
-class _Reader(Protocol):
-    """Collects a body up to a bound and then closes the connection."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, connection: UpstreamConnection, request: bytes, max_bytes: int) -> None:
+        self._connection = connection
+        self._left = self._max_bytes = max_bytes
+        self._head: ResponseHead | None = None
         self._pieces: list[bytes] = []
-        self._length = 0
-        self._over = False
-        self.done: Deferred[bytes] = Deferred(lambda _: self._give_up())
+        self.done: Deferred[tuple[ResponseHead, bytes]] = Deferred(lambda _: connection.drop())
+        connection.send(request, self)
 
-    def refuse(self) -> None:
-        """Give up on a body that is too long."""
-        self._over = True
-        self._pieces.clear()
-        error = ControlError(f"the control plane's answer is longer than {self._max_bytes} bytes")
-        self.done.errback(error)
+    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        """Refuse at once what is going to be too long, or may be cut without anyone's noticing."""
+        self._head = head
+        if head.framing == "close":
+            self._refuse("its answer has neither a length nor chunks, and might be cut")
+        elif head.content_length > self._max_bytes:
+            self._refuse_long()
 
-    def dataReceived(self, data: bytes) -> None:
+    def answer_data(self, data: bytes) -> None:
         """Keep a piece, within the bound."""
-        self._length += len(data)
-        if not self._over and self._length <= self._max_bytes:
-            self._pieces.append(data)
-            return
-        if not self._over:
-            self.refuse()
-        self._give_up()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Tell of the end, unless it was told."""
-        if self._over:
-            return
-        if isinstance(reason.value, ResponseDone):
-            self.done.callback(b"".join(self._pieces))
+        self._left -= len(data)
+        if self._left < 0:
+            self._refuse_long()
         else:
-            # An answer framed by the end of its connection cannot be told from a cut one.
-            self.done.errback(reason)
+            self._pieces.append(data)
 
-    def _give_up(self) -> None:
-        self._over = True
-        if self.transport is not None:
-            self.transport.loseConnection()
+    def answer_end(self) -> None:
+        """It is whole."""
+        assert self._head is not None
+        self.done.callback((self._head, b"".join(self._pieces)))
 
+    def answer_lost(self, loss: Loss, reason: str) -> None:
+        """There is no answer, or half of one."""
+        self.done.errback(_StaleError(reason) if loss is Loss.STALE else _UnusableError(reason))
 
-@implementer(IBodyProducer)
-class _Bytes:
-    """A request body in memory."""
+    def crashed(self, failure: Failure) -> None:
+        """An exception escaped from one of the above."""
+        self._connection.drop()
+        self.done.errback(failure)
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self.length = len(body)
+    def _refuse_long(self) -> None:
+        self._refuse(f"its answer is longer than {self._max_bytes} bytes")
 
-    def startProducing(self, consumer: IConsumer) -> Deferred[None]:  # noqa: N802
-        """Write it whole; it is one batch at most."""
-        consumer.write(self._body)
-        return succeed(None)
-
-    def pauseProducing(self) -> None:
-        """Nothing is left to pause."""
-
-    def resumeProducing(self) -> None:
-        """Nothing is left to resume."""
-
-    def stopProducing(self) -> None:
-        """Nothing is left to stop."""
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Return the reason of a cut answer, which Twisted wraps in a list."""
-    if isinstance(error, ResponseFailed) and error.reasons:
-        reason: BaseException = error.reasons[0].value
-        return reason
-    return error
-
-
-def _words(error: BaseException) -> str:
-    """Name a failure in a line."""
-    error = _innermost(error)
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused; is it running, and is OMNIGATE_CONTROL_URL right?"
-    if isinstance(error, DNSLookupError):
-        return "its host name cannot be resolved"
-    if isinstance(error, ConnectTimeoutError):
-        return f"no connection within {CONNECT_SECONDS:g} s"
-    return one_line(str(error), 200) or type(error).__name__
+    def _refuse(self, why: str) -> None:
+        self._pieces.clear()
+        self._connection.drop()
+        self.done.errback(_UnusableError(why))

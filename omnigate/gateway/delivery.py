@@ -13,7 +13,7 @@ aside: then it is not the events.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from twisted.internet.defer import CancelledError, Deferred
@@ -57,6 +57,19 @@ _log = Logger()
 #: What became of one batch: acknowledged and perhaps more waits; acknowledged and that was all;
 #: not acknowledged, but worth another try at once; not acknowledged.
 _Outcome = Literal["more", "done", "again", "failed"]
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_BATCH_EVENTS)]
+
+
+class _Told(msgspec.Struct):
+    """What the control plane says became of a batch; each event is one of the three."""
+
+    recorded: _Count
+    duplicates: _Count
+    invalid: _Count
+
+
+_decode_told = msgspec.json.Decoder(_Told).decode
 
 Post = Callable[[str, bytes], Deferred[tuple[int, bytes]]]
 
@@ -276,9 +289,9 @@ class Delivery:
         except Exception as error:
             return 0, one_line(str(error), 300) or type(error).__name__
         if 200 <= status < 300:
-            if status == 204 or _is_object(answer):
+            if status == 200 and _acknowledges(answer, len(lines)):
                 return status, ""
-            # Some other server at that address: a 200 of a start page must not eat the money.
+            # Some other server at that address: its 200 must not eat the money.
             return 0, "what answers at OMNIGATE_CONTROL_URL is not a control plane"
         fault = f"the control plane answered {status}"
         if status in (401, 403):
@@ -328,8 +341,10 @@ def _within(lines: list[bytes], max_bytes: int) -> list[bytes]:
     return lines
 
 
-def _is_object(answer: bytes) -> bool:
+def _acknowledges(answer: bytes, count: int) -> bool:
+    """Whether an answer accounts for every event of a batch."""
     try:
-        return isinstance(msgspec.json.decode(answer), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = _decode_told(answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
+    return told.recorded + told.duplicates + told.invalid == count

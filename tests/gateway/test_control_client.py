@@ -18,6 +18,7 @@ from omnigate.gateway.control_client import (
     ControlError,
 )
 from omnigate.protocols.addresses import AddressError
+from omnigate.protocols.watchdog import Watchdog
 from omnigate.testing.naming_reactor import NamingReactor
 
 TOKEN = "internal-token-0123456789"
@@ -29,13 +30,24 @@ def answer(status: int, body: bytes, *headers: bytes) -> bytes:
     return b"\r\n".join([*head, b"", b""]) + body
 
 
+class Wire(StringTransport):
+    """A connection in memory, with the options that a real one has."""
+
+    def setTcpNoDelay(self, enabled: bool) -> None:  # noqa: N802
+        """Nothing here waits."""
+
+
 class ClientTests(SynchronousTestCase):
     """Requests over connections in memory."""
 
     def setUp(self) -> None:
         """Make a client."""
         self.reactor = NamingReactor({"control.test": ["192.0.2.1"]})
-        self.client = ControlClient(self.reactor, "http://control.test:8081", TOKEN)
+        self.client = self.make("http://control.test:8081")
+
+    def make(self, url: str) -> ControlClient:
+        """Make a client of an address."""
+        return ControlClient(self.reactor, Watchdog(self.reactor), url, TOKEN)
 
     def connect(self) -> tuple[IProtocol, StringTransport]:
         """Let the newest connection attempt succeed."""
@@ -43,7 +55,7 @@ class ClientTests(SynchronousTestCase):
         factory = self.reactor.tcpClients[-1][2]
         protocol = factory.buildProtocol(None)
         assert protocol is not None
-        transport = StringTransport()
+        transport = Wire()
         protocol.makeConnection(transport)
         return protocol, transport
 
@@ -123,14 +135,14 @@ class ClientTests(SynchronousTestCase):
 
     def test_path_before(self) -> None:
         """A path in the address stands before ours."""
-        self.client = ControlClient(self.reactor, "http://control.test:8081/omni/", TOKEN)
+        self.client = self.make("http://control.test:8081/omni/")
         self.ask()
         self.assertTrue(self.wire.value().startswith(b"GET /omni/internal/config HTTP/1.1\r\n"))
 
     def test_addresses(self) -> None:
         """An address that cannot be used is refused at the start."""
         for url in ("control.test:8081", "http://u:p@control.test", "http://control.test/?a"):
-            self.assertRaises(AddressError, ControlClient, self.reactor, url, TOKEN)
+            self.assertRaises(AddressError, self.make, url)
 
     def test_redirect_is_not_followed(self) -> None:
         """A redirect is an answer; the token goes nowhere else."""
@@ -149,12 +161,13 @@ class ClientTests(SynchronousTestCase):
         )
         self.reactor.advance(CONNECT_SECONDS)
         words = self.fault(asked)
-        self.assertIn("no answer from http://control.test:8081: connection refused", words)
+        self.assertIn("no answer from http://control.test:8081: ", words)
+        self.assertIn("connection refused", words)
         self.assertIn("OMNIGATE_CONTROL_URL", words)
 
     def test_unknown_name(self) -> None:
         """A name that does not resolve is said to be that."""
-        client = ControlClient(self.reactor, "http://nowhere.test", TOKEN)
+        client = self.make("http://nowhere.test")
         self.assertIn("cannot be resolved", self.fault(client.get(CONFIG_PATH)))
 
     def test_silence(self) -> None:
@@ -195,6 +208,41 @@ class ClientTests(SynchronousTestCase):
         protocol.dataReceived(b"SSH-2.0-OpenSSH\r\n")
         protocol.connectionLost(connectionDone)
         self.fault(asked)
+
+    def test_framing(self) -> None:
+        """What cannot be framed, or does not end where it should, is refused at once."""
+        head = b"HTTP/1.1 200 x\r\n"
+        for wire in (
+            head + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            head + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+            head + b"transfer-encoding: chunked\r\n\r\n" + b"0" * 16 + b"2\r\n{}\r\n0\r\n\r\n",
+            head + b"transfer-encoding: chunked\r\n\r\n2;" + b"x" * 2000,
+            head + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 3000,
+            head + b"x: y\r\n" * 10_000,
+            head + b"x: " + b"y" * 70_000,
+            b"HTTP/1.1 100 x\r\n\r\n" * 20,
+            b"HTTP/1.1 101 x\r\n\r\n",
+        ):
+            asked, protocol = self.ask()
+            protocol.dataReceived(wire)
+            self.fault(asked)
+            self.assertTrue(self.wire.disconnected)
+
+    def test_stale(self) -> None:
+        """A kept connection that was being closed is replaced, where nothing can be done twice."""
+        for again in (True, False):
+            self.setUp()
+            asked, protocol = self.ask()
+            protocol.dataReceived(answer(200, b"{}"))
+            self.successResultOf(asked)
+            asked = self.client.get(CONFIG_PATH) if again else self.client.post("/x", b"{}")
+            protocol.connectionLost(connectionDone)
+            if again:
+                protocol, _ = self.connect()
+                protocol.dataReceived(answer(200, b"[]"))
+                self.assertEqual(self.successResultOf(asked), (200, b"[]"))
+            else:
+                self.fault(asked)
 
     def test_too_long(self) -> None:
         """A body over the bound is given up, said to be long or found to be."""

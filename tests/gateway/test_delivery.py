@@ -43,7 +43,7 @@ class Control:
         self.most_bytes = 10**9
         self.silent = False
         self.away = False
-        self.answer = b'{"recorded":1}'
+        self.answer: bytes | None = None
         self.recorded: list[int] = []
         self.batches: list[int] = []
         self.counters: list[dict[str, Any]] = []
@@ -77,7 +77,9 @@ class Control:
             return 400, b""
         self.recorded += events
         self.batches.append(len(events))
-        return 200, self.answer
+        if self.answer is not None:
+            return 200, self.answer
+        return 200, b'{"recorded":%d,"duplicates":0,"invalid":0}' % len(events)
 
 
 class DeliveryCase(SynchronousTestCase):
@@ -204,10 +206,43 @@ class UsageTests(DeliveryCase):
         """A 200 that no control plane gives is no acknowledgement."""
         self.queue(1)
         self.delivery.start()
-        for answer in (b"<html>", b"", b"[]", b"\xff", b"[" * 10_000):
+        for answer in (
+            b"<html>",
+            b"",
+            b"[]",
+            b"{}",
+            b"\xff",
+            b"[" * 10_000,
+            b'{"recorded":1}',
+            b'{"recorded":0,"duplicates":0,"invalid":0}',
+            b'{"recorded":2,"duplicates":0,"invalid":0}',
+            b'{"recorded":500,"duplicates":-499,"invalid":0}',
+            b'{"recorded":"1","duplicates":0,"invalid":0}',
+            b'{"recorded":true,"duplicates":0,"invalid":0}',
+            b'{"recorded":1.5,"duplicates":0,"invalid":0}',
+            b'[{"recorded":1,"duplicates":0,"invalid":0}]',
+        ):
             self.control.answer = answer
             self.pass_time(11)
             self.assertEqual(self.spool.count, 1)
+        self.control.answer = None
+        for status in (201, 202, 204):
+            self.control.status = status
+            self.pass_time(11)
+            self.assertEqual(self.spool.count, 1)
+
+    def test_accounted_for(self) -> None:
+        """An event may be new, known already or not to be recorded: the batch is done with."""
+        for answer in (
+            b'{"recorded":1,"duplicates":1,"invalid":1}',
+            b'{"invalid":3,"recorded":0,"duplicates":0,"more":[]}',
+        ):
+            self.setUp()
+            self.queue(3)
+            self.control.answer = answer
+            self.delivery.start()
+            self.clock.advance(0)
+            self.assertEqual(self.spool.count, 0)
 
     def test_too_large(self) -> None:
         """A batch that is too large is halved until it fits, and grows again later."""
@@ -329,7 +364,8 @@ class StopTests(DeliveryCase):
         stopped = self.delivery.stop()
         self.assertNoResult(stopped)
         self.control.silent = False
-        self.control.open[0].callback((200, b"{}"))
+        told = b'{"recorded":2,"duplicates":0,"invalid":0}'
+        self.control.open[0].callback((200, told))
         self.successResultOf(stopped)
         self.assertEqual((self.spool.count, self.control.recorded), (0, []))
 

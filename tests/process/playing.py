@@ -102,18 +102,26 @@ class Player:
         head, _, body = request.partition(b"\r\n\r\n")
         declared = _LENGTH(head + b"\r\n")
         length = int(declared[1]) if declared else 0
-        # The number stands at the front of the body, and small bodies come with their head.
-        while _CASE(body) is None and len(body) < length:
-            body += self._more(opened)
-        found = _CASE(body)
-        assert found is not None, request
-        number = int(found[1])
-        with self._lock:
-            self.asked[number] += 1
-        script = self.scripts[number]
+        script = None
+        while script is None:
+            script = self.script_for(head, body, whole=len(body) >= length)
+            if script is None:
+                body += self._more(opened)
         while not script.early and len(body) < length:
             body += self._more(opened)
         return self._play(opened, script)
+
+    def script_for(self, head: bytes, body: bytes, *, whole: bool) -> Script | None:
+        """Choose the script for a request, or say that more of it is needed."""
+        # The number stands at the front of the body.
+        found = _CASE(body)
+        if found is None:
+            assert not whole, body
+            return None
+        number = int(found[1])
+        with self._lock:
+            self.asked[number] += 1
+        return self.scripts[number]
 
     def _more(self, opened: socket.socket) -> bytes:
         piece = opened.recv(65536)
