@@ -20,6 +20,10 @@ BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 #: Routes and upstreams that are counted apart; a config may have 5,000 routes.
 MAX_NAMES: Final = 10_000
 
+#: Rows of requests that are counted apart. Somebody who asks each of 5,000 routes for everything,
+#: and leaves every other time, could make ten times as many, and a scrape of them takes seconds.
+MAX_ROWS: Final = 50_000
+
 #: What stands for the names beyond them, and for names that no config has.
 OTHER: Final = "other"
 #: What stands for a route or an endpoint that a request did not get as far as.
@@ -85,17 +89,15 @@ class Tally:
         tokens[2] += event.cache_write_input_tokens
         tokens[3] += event.output_tokens
         endpoint = event.endpoint
-        requests = self.requests
-        row = (route, endpoint, event.status // 100, outcome)
-        requests[row] = requests.get(row, 0) + 1
-        attempts = self.attempts
+        try:
+            self.requests[route, endpoint, event.status // 100, outcome] += 1
+        except KeyError:
+            self._add_request(route, endpoint, event.status, outcome)
         for record in event.attempts:
-            pair = (record.upstream, record.outcome)
-            known = attempts.get(pair)
-            if known is None:
+            try:
+                self.attempts[record.upstream, record.outcome] += 1
+            except KeyError:
                 self._add_attempt(record.upstream, record.outcome)
-            else:
-                attempts[pair] = known + 1
         try:
             durations = self.durations[endpoint]
         except KeyError:
@@ -119,8 +121,14 @@ class Tally:
         """
         if route not in self.tokens and route not in (OTHER, NONE):
             route, _ = self._add_route(route)
+        self._add_request(route, endpoint, status, outcome)
+
+    def _add_request(self, route: str, endpoint: str, status: int, outcome: str) -> None:
+        requests = self.requests
         row = (route, endpoint, status // 100, outcome)
-        self.requests[row] = self.requests.get(row, 0) + 1
+        if row not in requests and len(requests) >= MAX_ROWS:
+            row = (OTHER, endpoint, status // 100, outcome)
+        requests[row] = requests.get(row, 0) + 1
 
     def _add_route(self, route: str) -> tuple[str, list[int]]:
         if len(self.tokens) >= MAX_NAMES:

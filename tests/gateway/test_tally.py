@@ -115,3 +115,23 @@ class TallyTests(SynchronousTestCase):
         self.assertEqual({"r0", "q0", "r1", OTHER}, {row[0] for row in self.tally.requests})
         self.assertEqual({"u0", "u1", "u2", OTHER}, {pair[0] for pair in self.tally.attempts})
         self.assertEqual(10, sum(self.tally.attempts.values()))
+
+    def test_rows_are_bounded(self) -> None:
+        """Rows beyond the bound are those of all other routes; those that are there go on."""
+        self.patch(module, "MAX_ROWS", 4)
+        for number in range(9):
+            for status, outcome in ((200, "answered"), (499, "broken_off")):
+                self.tally.used(event(route_model=f"r{number}", status=status), outcome, 1.0, None)
+        for _ in range(3):
+            self.tally.used(event(route_model="r0"), "answered", 1.0, None)
+        self.assertEqual(
+            {
+                ("r0", "chat", 2, "answered"): 4,
+                ("r0", "chat", 4, "broken_off"): 1,
+                ("r1", "chat", 2, "answered"): 1,
+                ("r1", "chat", 4, "broken_off"): 1,
+                (OTHER, "chat", 2, "answered"): 7,
+                (OTHER, "chat", 4, "broken_off"): 7,
+            },
+            self.tally.requests,
+        )
