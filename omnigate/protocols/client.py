@@ -25,6 +25,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from omnigate.protocols.direct_tcp import untaken_bytes
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import NEVER, Watchdog
@@ -134,6 +135,7 @@ class ClientConnection(Protocol):
         self._resting = False
         self._reading_paused = False
         self._full = False
+        self._untaken = 0
         self.deadline = NEVER
 
     def connectionMade(self) -> None:
@@ -186,6 +188,12 @@ class ClientConnection(Protocol):
 
     def deadline_passed(self, now: float) -> None:
         """The client was too slow with a request, or did not take the rest of an answer."""
+        if self._state is _CLOSED or (self._state is _HEAD and self._full):
+            untaken = untaken_bytes(self._wire)
+            if 0 <= untaken < self._untaken:
+                # Slow, but it takes; as in the middle of an answer.
+                self._await_taking()
+                return
         self.deadline = NEVER
         if self._state is _CLOSED:
             self._wire.abortConnection()
@@ -250,7 +258,7 @@ class ClientConnection(Protocol):
             self._state = _HEAD
             self._searched = 0
             if self._full:
-                self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+                self._await_taking()
             else:
                 self._wait_for_head()
 
@@ -268,7 +276,7 @@ class ClientConnection(Protocol):
             # without the closing chunk.  A client that does not take them is cut off.
             transport.unregisterProducer()
             transport.loseConnection()
-            self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+            self._await_taking()
         else:
             # Nothing was sent; or to an HTTP/1.0 client, to whom a FIN would be the proper end.
             transport.abortConnection()
@@ -414,6 +422,11 @@ class ClientConnection(Protocol):
 
     # -- closing
 
+    def _await_taking(self) -> None:
+        """Of what was written the client is to take something within each stall time."""
+        self._untaken = untaken_bytes(self._wire)
+        self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+
     def _discard(self) -> None:
         """Send the end, then throw away what comes until the client ends or time is up."""
         transport = self._wire
@@ -432,7 +445,7 @@ class ClientConnection(Protocol):
     def _close(self) -> None:
         self._state = _CLOSED
         self._buffer = b""
-        self.deadline = self._watchdog.after(self._plane.stall_timeout_seconds)
+        self._await_taking()
         exchange, self._exchange = self._exchange, None
         response, self._response = self._response, None
         if response is not None:

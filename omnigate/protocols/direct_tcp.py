@@ -9,6 +9,10 @@ as it always does, after the caller has returned.
 
 from __future__ import annotations
 
+import fcntl
+import socket
+import sys
+import termios
 from typing import Any
 
 from twisted.internet import tcp
@@ -73,3 +77,21 @@ def unsent_bytes(transport: Any) -> int:
     offset: int = getattr(transport, "offset", 0)
     waiting: int = getattr(transport, "_tempDataLen", 0)
     return len(held) - offset + waiting
+
+
+def untaken_bytes(transport: Any) -> int:
+    """Bytes written to a TCP transport that the other side has not taken; -1 where it is not told.
+
+    Those in the kernel's buffer count, too: it may hold megabytes, and asks for more only once a
+    third of it is free, so what waits before it does not tell a slow reader from none (tcp(7),
+    SIOCOUTQ).
+    """
+    waiting = unsent_bytes(transport)
+    handle = getattr(transport, "socket", None)
+    if waiting < 0 or not isinstance(handle, socket.socket):
+        return waiting
+    try:
+        queued = fcntl.ioctl(handle.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # it is closed
+        return waiting
+    return waiting + int.from_bytes(queued, sys.byteorder)

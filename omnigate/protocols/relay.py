@@ -153,7 +153,7 @@ class Relay:
         "_passage",
         "_response",
         "_stall_seconds",
-        "_unsent",
+        "_untaken",
         "_watchdog",
         "deadline",
         "first_at",
@@ -184,7 +184,7 @@ class Relay:
         # How long the watchdog may leave the upstream's silence unlooked at.
         self._look_seconds = min(idle_seconds, self._heartbeat_seconds or idle_seconds)
         self._full = False
-        self._unsent = 0
+        self._untaken = 0
         self._last = watchdog.now
         self.first_at: float | None = None
         self.deadline = watchdog.after(self._look_seconds)
@@ -259,7 +259,7 @@ class Relay:
     def client_full(self) -> None:
         """Back pressure: what the client does not take, we do not take either."""
         self._full = True
-        self._unsent = self._response.unsent()
+        self._untaken = self._response.untaken()
         self._connection.pause()
         self.deadline = self._watchdog.after(self._stall_seconds)
 
@@ -283,10 +283,10 @@ class Relay:
             self.crashed(Failure())
 
     def _look_at_client(self) -> None:
-        unsent = self._response.unsent()
-        if 0 <= unsent < self._unsent:
+        untaken = self._response.untaken()
+        if 0 <= untaken < self._untaken:
             # Slow, but it takes: only a client that takes nothing is given up on.
-            self._unsent = unsent
+            self._untaken = untaken
             self.deadline = self._watchdog.after(self._stall_seconds)
             return
         self.detach()

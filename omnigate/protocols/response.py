@@ -13,7 +13,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from omnigate.protocols.direct_tcp import unsent_bytes
+from omnigate.protocols.direct_tcp import untaken_bytes
 from omnigate.protocols.http_date import HttpDate
 from omnigate.wire.body import LAST_CHUNK
 
@@ -162,9 +162,9 @@ class Response:
         self._flow = None
         self._owner.response_aborted(self)
 
-    def unsent(self) -> int:
-        """Bytes still with the transport, or -1 where it does not tell."""
-        return unsent_bytes(self._transport)
+    def untaken(self) -> int:
+        """Bytes that the client has not taken, or -1 where the transport does not tell."""
+        return untaken_bytes(self._transport)
 
     def client_gone(self) -> None:
         """The connection is lost: nothing can be written any more."""

@@ -561,6 +561,31 @@ class BackPressureTests(ClientTestCase):
         self.assertFalse(self.wire.connected)
         self.assertEqual(0, len(self.plane.watchdog))
 
+    def test_slow_but_taking(self) -> None:
+        """A client that takes a little each time gets the rest of its answer, however it ends."""
+        for last in (b"HTTP/1.1\r\n", b"HTTP/1.1\r\nconnection: close\r\n", b"broken off"):
+            self.setUp()
+            self.plane.act = lambda exchange, word: (
+                exchange.answer(b"x" * 70000) if word == "last" else None
+            )
+            self.wire.window = 0
+            if last == b"broken off":
+                self.plane.act = lambda exchange, word: None
+                self.send(GET)
+                response = self.exchange.response
+                response.begin(200, b"", b"x" * 70000, cast(object, None))  # type: ignore[arg-type]
+                response.abort()
+            else:
+                self.send(GET.replace(b"HTTP/1.1\r\n", last))
+            for _ in range(8):
+                self.wire.peer_takes(100)
+                self.pass_time(STALL)
+            self.assertTrue(self.wire.connected, last)
+            self.assertFalse(self.wire.aborted)
+            self.pass_time(STALL * 3)
+            self.assertFalse(self.wire.connected)
+            self.assertEqual(0, len(self.plane.watchdog))
+
     def test_stream_is_told(self) -> None:
         """The answer under way is told of pauses, the one before is not."""
         told: list[str] = []

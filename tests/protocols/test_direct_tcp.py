@@ -8,7 +8,7 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.protocols.direct_tcp import DirectWriting
+from omnigate.protocols.direct_tcp import DirectWriting, unsent_bytes, untaken_bytes
 
 
 class Reactor:
@@ -198,3 +198,35 @@ class PlainWritingTests(DirectWritingTests):
         self.transport.write(b"hello")
         self.assertEqual(b"", self.read())
         self.assertEqual(b"hello", self.drain())
+
+
+class UntakenTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        self.peer = socket.socket()
+        self.addCleanup(self.peer.close)
+        self.peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.peer.connect(server.getsockname())
+        self.socket, _ = server.accept()
+        self.addCleanup(self.socket.close)
+        self.socket.setblocking(False)
+        self.transport = Direct(self.socket, Recorder(), cast(Any, Reactor()))
+        self.transport.connected = 1
+
+    def test_kernel_counts(self) -> None:
+        """What the kernel holds counts, and each read of the other side shows."""
+        self.transport.write(b"x" * 3_000_000)
+        self.assertGreater(untaken_bytes(self.transport), unsent_bytes(self.transport))
+        before = untaken_bytes(self.transport)
+        waiting = unsent_bytes(self.transport)
+        for _ in range(20):
+            self.peer.recv(2000)
+        self.assertLess(untaken_bytes(self.transport), before)
+        self.assertEqual(unsent_bytes(self.transport), waiting)
+
+    def test_closed(self) -> None:
+        """Of a closed socket, and of a transport without one, only what waits is told."""
+        self.socket.close()
+        self.assertEqual(untaken_bytes(self.transport), 0)
+        self.assertEqual(untaken_bytes(object()), -1)

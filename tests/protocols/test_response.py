@@ -170,16 +170,16 @@ class StreamTests(ResponseTestCase):
         response.client_ready()
         self.assertEqual(["full", "ready"], self.flow.told)
 
-    def test_unsent(self) -> None:
+    def test_untaken(self) -> None:
         """What waits for the client is known where the transport tells it."""
         response = self.make()
         self.wire.window = 10
         self.wire.write(b"x" * 15)
-        self.assertEqual(5, response.unsent())
+        self.assertEqual(5, response.untaken())
 
         class Secure:
             """A transport that keeps it to itself."""
 
         self.assertEqual(
-            -1, Response(self.client, Secure(), HttpDate(Watchdog(Clock()), lambda: 0.0)).unsent()
+            -1, Response(self.client, Secure(), HttpDate(Watchdog(Clock()), lambda: 0.0)).untaken()
         )
