@@ -4,9 +4,10 @@ Events are delivered at least once: they stay in the spool until the control pla
 it wrote them. A refusal costs nobody money, so counts are sent at best effort: they are kept in
 memory only, and a post that fails is added to the next one.
 
-What a batch can meet, and what follows: acknowledged, it is taken off the spool; anything that
-speaks of the control plane and not of the batch (no answer, 5xx, a wrong token, a wrong address),
-it stays and the pause grows; 413, it is halved; 400 or 422, it is halved until one event is left.
+What a batch can meet, and what follows: acknowledged by a 200 that accounts for each of its
+events, it is taken off the spool; anything that speaks of the control plane and not of the batch
+(no answer, 5xx, a wrong token, a wrong address), it stays and the pause grows; 413, it is halved;
+400 or 422, it is halved until one event is left.
 An event that is refused alone while another one is accepted is put aside into a file of its own,
 so that it neither blocks the others nor is lost. While every event is refused, nothing is put
 aside: then it is not the events.

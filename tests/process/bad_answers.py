@@ -258,6 +258,33 @@ def stream_crimes() -> list[Case]:
     return [attrs.evolve(case, stream=True) for case in cases]
 
 
+def odd_json() -> list[Case]:
+    """Objects that are odd in size or shape, and answers all the same."""
+    shapes = {
+        "129 deep": b"[" * 129 + b"]" * 129,
+        "20,000 deep": b"[" * 20_000 + b"]" * 20_000,
+        "objects 5,000 deep": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        "60,000 digits": b"9" * 60_000,
+        "a float of 60,000 digits": b"0." + b"9" * 60_000 + b"e-999999",
+        "a huge key": b'{"' + b"k" * 60_000 + b'":1}',
+        "many keys": b"{" + b",".join(b'"%d":0' % n for n in range(6000)) + b"}",
+        "one key often": b"{" + b",".join([b'"usage":0'] * 6000) + b"}",
+        "many lists": b"[" + b",".join([b"[]"] * 20_000) + b"]",
+    }
+    cases = []
+    for name, shape in shapes.items():
+        body = ANSWER[:-1] + b',"x":' + shape + b"}"
+        cases.append(crime(f"odd: {name}", "ok not_json", sized(body)))
+        long = body[:-1] + b',"y":"' + b"z" * 70_000 + b'"}'
+        cases.append(crime(f"odd and long: {name}", "ok", sized(long)))
+        cases.append(
+            crime(f"odd error: {name}", "ok", sized(b'{"error":' + shape + b"}", b"400 Bad"))
+        )
+        event = b"data: " + body + b"\n\n"
+        cases.append(crime(f"odd event: {name}", "ok", streamed(event, *EVENTS), stream=True))
+    return cases
+
+
 def lying_usage() -> list[Case]:
     """Figures that are no figures, and figures where they do not count."""
     cases = []

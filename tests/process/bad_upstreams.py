@@ -12,6 +12,7 @@ import os
 import random
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -32,6 +33,7 @@ from tests.process.bad_answers import (
     good_answers,
     lying_usage,
     mutation,
+    odd_json,
     sized,
     stream_crimes,
     streamed,
@@ -46,7 +48,7 @@ from tests.process.daemons import (
     upstream_table,
     wait_for,
 )
-from tests.process.playing import Player
+from tests.process.playing import Player, Script
 from tests.process.truth import Truth, data_of_events, read_truth
 
 #: Requests under way at once, and no more are let in: a place that is lost is missed at once.
@@ -61,6 +63,14 @@ SETTINGS = {
     "MAX_CONCURRENT_PER_KEY": str(WORKERS),
 }
 
+#: What is 0 while nothing is under way.
+HELD = (
+    "omnigate_data_requests_in_flight",
+    "omnigate_data_request_memory_bytes",
+    "omnigate_data_parse_memory_bytes",
+    "omnigate_data_abandoned_answers",
+)
+
 MUTATIONS_A_ROUND = 200
 #: More than the interpreter's own heap moves between two looks, and less than any of the answers
 #: that are too large to be held.
@@ -69,7 +79,21 @@ MEMORY_BYTES = 48 * 1024 * 1024
 STRUCK = REDACTED.encode()
 
 
-def config(player_port: int, spare_port: int) -> str:
+#: What an eager player says before it is asked.
+EAGER = crime("eager", "", sized(ANSWER), end="keep", model="eager")
+
+
+class EagerPlayer(Player):
+    """Answers before it is asked."""
+
+    greeting = EAGER.script.wire
+
+    def script_for(self, head: bytes, body: bytes, *, whole: bool) -> Script | None:
+        """Everything has been said."""
+        return Script([], "close")
+
+
+def config(player_port: int, eager_port: int, spare_port: int) -> str:
     """Routes to the player alone, and to the player with a good provider behind it."""
     upstreams = upstream_table("u1", "openai", player_port)
     upstreams += upstream_table("c1", "anthropic", player_port)
@@ -81,6 +105,8 @@ def config(player_port: int, spare_port: int) -> str:
         + route_table("alone", ("u1", "played"))
         + route_table("pair", ("u1", "played"), ("u2", "fake-small"))
         + route_table("claude", ("c1", "played"))
+        + upstream_table("e1", "openai", eager_port)
+        + route_table("eager", ("e1", "played"))
     )
 
 
@@ -166,9 +192,12 @@ class Court:
     """A gateway, a player behind it, and the judging."""
 
     def __init__(self) -> None:
-        [self.player_port] = free_ports(1)
-        self.player = Player(self.player_port)
-        self.gateway = Gateway(lambda port: config(self.player_port, port), SETTINGS)
+        played, eager, self._metrics_port = free_ports(3)
+        self.player = Player(played)
+        self.eager = EagerPlayer(eager)
+        listen = f"tcp:{self._metrics_port}:interface=127.0.0.1"
+        settings = {**SETTINGS, "DATA_METRICS_LISTEN": listen}
+        self.gateway = Gateway(lambda port: config(played, eager, port), settings)
         self._number = 0
         self.exchanges = 0
         self._counted = 0
@@ -182,6 +211,7 @@ class Court:
         """Stop all."""
         self.gateway.stop()
         self.player.close()
+        self.eager.close()
 
     def try_all(self, cases: Sequence[Case]) -> None:
         """Play cases, several at once, and judge each and what is left behind by all.
@@ -257,6 +287,16 @@ class Court:
         case = crime("still serving", "ok", whole[:half], 0.3, whole[half:], end="keep")
         self.try_all([attrs.evolve(case, usage=(9, 3))] * WORKERS)
         assert self.gateway.traces() == [], self.gateway.traces()
+        for name in HELD:
+            if (held := self.figure(name)) != 0:
+                raise AssertionError(f"{name} is {held:g}")
+
+    def figure(self, name: str) -> float:
+        """A figure of the data plane, asked for now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics") as answer:
+            text = answer.read().decode()
+        [found] = [line for line in text.splitlines() if line.startswith(name + " ")]
+        return float(found.split()[1])
 
     def measure(self) -> tuple[int, int]:
         """Open files and resident bytes of the data plane."""
@@ -329,7 +369,9 @@ def play_list(court: Court) -> None:
         crime("early", "ok bad_framing", sized(ANSWER), early=True),
         crime("early and closed", "ok truncated connection_lost", sized(ANSWER), early=True),
     ]
-    court.try_all([*framing_crimes(), *stream_crimes(), *lying_usage(), *echoes(), *early])
+    lists = (framing_crimes, stream_crimes, odd_json, lying_usage, echoes)
+    court.try_all([case for made in lists for case in made()] + early)
+    court.try_all([EAGER] * 8)
     smuggling(court)
     court.look_around()
 

@@ -45,8 +45,11 @@ class Script:
 class Player:
     """Listens on a port of loopback and plays; each request says ``<number>`` of its script.
 
+    :ivar greeting: is sent on each connection before anything is read.
     :ivar asked: how often each script was asked for.
     """
+
+    greeting = b""
 
     def __init__(self, port: int) -> None:
         self.scripts: dict[int, Script] = {}
@@ -82,6 +85,7 @@ class Player:
         try:
             opened.settimeout(PATIENCE_SECONDS)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.sendall(self.greeting)
             while self._answer(opened):
                 pass
         except OSError:

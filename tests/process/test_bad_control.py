@@ -6,7 +6,7 @@ from tests.process.bad_control import Siege, besiege, some_names
 
 SEED = 1
 #: Each takes the pause after a failure, a second.
-ROUNDS = 9
+ROUNDS = 7
 
 
 class BadControlTests(SynchronousTestCase):
