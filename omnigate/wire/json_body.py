@@ -49,8 +49,8 @@ class BodyScan:
     ``options_start`` and ``options_end`` span the value of ``stream_options``, -1
     when there is none. ``include_usage`` is what it says, None when it says
     nothing. ``insert_at`` stands behind the opening brace, and before a member,
-    since ``model`` is required. ``counts`` are there where the body was walked as
-    it arrived.
+    since ``model`` is required. ``counts`` are there where a long body was walked
+    as it arrived.
     """
 
     model: str

@@ -108,8 +108,10 @@ class BodyScanner:
         self._length = declared_length
         self._at_once = declared_length <= CALM_BYTES  # as far as is known yet
         self._marks = 0  # quotes, brackets and commas so far
+        # Members are counted where there can be too many of them.
+        members = MAX_MEMBERS if declared_length > 5 * MAX_MEMBERS else 0
         self._walk = JsonWalk(
-            _NAMES, MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, len(_NAMES), MAX_TREE_MEMBERS
+            _NAMES, MAX_DEPTH, members, MAX_KEY_BYTES, len(_NAMES), MAX_TREE_MEMBERS
         )
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._cut = False  # a character is cut at the end of what was walked
@@ -145,7 +147,8 @@ class BodyScanner:
         if self.fault is not None:
             raise self.fault
         scan = _settle(body, _parse(body), self._walk)
-        scan.counts = self._walk.counts
+        if self._length > 5 * MAX_MEMBERS:
+            scan.counts = self._walk.counts
         return scan
 
     def _walk_held(self) -> None:

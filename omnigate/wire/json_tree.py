@@ -2,8 +2,8 @@
 
 The scan has no need of a tree. Where one is wanted all the same, its memory is
 estimated from above out of counts, so that it can be reserved, and its time too. The
-counts come from the walk that a long or dense body went through as it arrived; of any
-other body they are taken here.
+counts come from the walk that a long body went through as it arrived; of any other they
+are taken here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ MAX_TREE_BYTES = 96 * 1024 * 1024
 #: was measured by a quarter or more, so that the reactor stands still for 20 ms at the most.
 MAX_TREE_NANOSECONDS = 25_000_000
 
-# A body that was not walked has at most 256 KiB and 24,000 quotes, brackets and commas, or
-# 64 KiB of anything. Its tree takes up to 15 ms, where each comma parts two slow numbers.
-_UNWALKED_BYTES = 262144
+# A body is not walked up to here, nor up to there if it has at most so many strings, values and
+# members, those in its strings counted in. Its tree takes up to 15 ms, where each comma parts two
+# slow numbers.
+_SMALL_BYTES = 65536
+_CALM_BYTES = 262144
+_CALM_MARKS = 24000
 
 # Bytes of memory, each from above, in CPython 3.11 to 3.13 on 64 bits.
 # An array takes two bytes of text, and 56 and at first four slots; an object takes three (two
@@ -45,6 +48,7 @@ _GROWTH = 1.5
 
 # Nanoseconds, each from above, on a core that scans 8 MiB of prose in 6 ms; freeing counts in.
 _STRUCTURE_NS = 80.0
+_WALK_NS = 60.0  # where the walk is part of the telling
 _STRING_NS = 60.0
 _WIDE_STRING_NS = 180.0
 _TEXT_NS = 0.75
@@ -98,12 +102,11 @@ def tree_cost(body: bytes, counts: TextCounts | None) -> TreeCost:
     :raises TreeError: for more than 1,024 members in an object, memory over the cap of one
         tree, or more time than the reactor may stand still for.
     """
-    if counts is None and len(body) > _UNWALKED_BYTES:
-        counts = _walked(body)
-    if counts is not None:
-        cost = _cost_of_walked(body, counts)
-    else:
+    cost = None
+    if counts is None and len(body) <= _CALM_BYTES:
         cost = _cost_of_unwalked(body)
+    if cost is None:
+        cost = _cost_of_walked(body, counts)
     size, nanoseconds = cost
     if size > min(TEXT_TIMES * len(body) + TREE_ROOM_BYTES, MAX_TREE_BYTES):
         raise TreeError("request_too_complex", "The body would take too much memory once read.")
@@ -156,7 +159,11 @@ def _refuse_crowded() -> None:
     )
 
 
-def _cost_of_walked(body: bytes, counts: TextCounts) -> TreeCost:
+def _cost_of_walked(body: bytes, counts: TextCounts | None) -> TreeCost:
+    structure_ns = _STRUCTURE_NS
+    if counts is None:
+        counts = _walked(body)
+        structure_ns += _WALK_NS
     if counts.crowded:
         _refuse_crowded()
     plain = counts.outside - counts.structure
@@ -171,22 +178,26 @@ def _cost_of_walked(body: bytes, counts: TextCounts) -> TreeCost:
     )
     nanoseconds = (
         _text_nanoseconds(body, text)
-        + _STRUCTURE_NS * counts.structure
+        + structure_ns * counts.structure
         + min(_PLAIN_NS * plain, _DIGIT_NS * digits + _BLANK_NS * plain)
         + (_STRING_NS if body.isascii() else _WIDE_STRING_NS) * counts.strings
     )
     return TreeCost(size, int(nanoseconds))
 
 
-def _cost_of_unwalked(body: bytes) -> TreeCost:
-    """Take brackets, colons and commas in strings for those outside of them."""
+def _cost_of_unwalked(body: bytes) -> TreeCost | None:
+    """Take brackets, colons and commas in strings for those outside of them.
+
+    :returns: ``None`` for a body that has too many.
+    """
     marks = body.translate(None, _NOT_COUNTED)
-    colons = marks.count(b":")
-    if colons > MAX_TREE_MEMBERS and _walked(body).crowded:
-        _refuse_crowded()
     commas = marks.count(b",")
     strings = marks.count(b'"')
     structure = len(marks) - commas - strings
+    if len(body) > _SMALL_BYTES and commas + strings + structure // 2 > _CALM_MARKS:
+        return None
+    if marks.count(b":") > MAX_TREE_MEMBERS and _walked(body).crowded:
+        _refuse_crowded()
     size = (
         _text_bytes(body, len(body))
         + _STRUCTURE_BYTES * structure

@@ -299,6 +299,6 @@ class CountTests(SynchronousTestCase):
     def test_where_they_come_from(self) -> None:
         """A body that is walked as it arrives is counted on the way, and no other."""
         self.assertIsNone(scan_body(b'{"model":"m"}').counts)
-        counts = scan_body(b'{"model":"m","x":"' + b"a" * 300_000 + b'"}').counts
+        counts = scan_body(b'{"model":"m","x":"' + b"a" * 400_000 + b'"}').counts
         assert counts is not None
         self.assertEqual((5, 4), (counts.outside, counts.structure))
