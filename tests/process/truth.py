@@ -14,7 +14,6 @@ _HEAD = re.compile(
 ).match
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n").match
 _TRAILER = re.compile(rb"(?:[^\s:]+:[^\r\n]*\r\n)*\r\n").match
-_STEP_BYTES = 16
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -110,10 +109,9 @@ def _unpacked(coding: bytes, payload: bytes, whole: bool) -> tuple[bytes, bool]:
         return b"", False
     out = bytearray()
     unpacker = zlib.decompressobj(bits)
-    # In small steps, so that nearly all that stands before a fault is known; the reader of a
-    # break is given less than that.
-    for at in range(0, len(payload), _STEP_BYTES):
-        piece = payload[at : at + _STEP_BYTES]
+    # Byte by byte, so that all that stands before a fault is known.
+    for at in range(len(payload)):
+        piece = payload[at : at + 1]
         while piece:
             if unpacker.eof:
                 if bits != 31:
