@@ -35,10 +35,9 @@ RUN_SECONDS = 10.0
 REQUEST_MEMORY = 64
 PARSE_MEMORY = 64
 
-#: What it may take beside them: a read of each client and its objects (200 times 100 KiB), a third
-#: copy of one body on its way to the upstream's socket, the pieces of the bodies being scanned,
-#: and the code that is used for the first time.
-ALLOWANCE = 48 * MIB
+#: What it may take beside them: a read of each client and its objects (200 times 100 KiB), what
+#: allocators lose between objects, and the code that is used for the first time.
+ALLOWANCE = 32 * MIB
 #: What may stay once everybody has gone. The C library keeps what it got for bodies where something
 #: in use lies behind it, and up to twice the largest of them anyhow.
 LEFT = 64 * MIB
