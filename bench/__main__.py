@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from bench import report, rounds, scan_bodies
+from bench import holds, report, rounds, scan_bodies
 from bench.rounds import Options
 from bench.scenarios import SCENARIOS, START
 from bench.soak import run as soak
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.argv = ["python -m bench scan", *words[1:]]
         scan_bodies.main()
         return 0
+    if words[:1] == ["holds"]:
+        return holds.main(words[1:])
     if words[:1] == ["soak"]:
         return soak.main(words[1:])
     options, json_path = parse(words)

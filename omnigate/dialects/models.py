@@ -22,7 +22,8 @@ def models_list(protocol: str, ids: Sequence[str], created: int) -> bytes:
     :param ids: the model names the client may use, in the order to show them.
     :param created: seconds since the epoch shown as the date of every model.
     """
-    entries = [_entry(protocol, model_id, created) for model_id in ids]
+    shape = _entry(protocol, "", created)
+    entries = [_named(shape, model_id) for model_id in ids]
     if protocol == ANTHROPIC:
         return msgspec.json.encode(
             {
@@ -42,6 +43,12 @@ def model_entry(protocol: str, model_id: str, created: int) -> bytes:
     :param created: seconds since the epoch.
     """
     return msgspec.json.encode(_entry(protocol, model_id, created))
+
+
+def _named(shape: dict[str, object], model_id: str) -> dict[str, object]:
+    """Return an entry like another one, of another model."""
+    names = {name: model_id for name in ("id", "display_name") if name in shape}
+    return shape | names
 
 
 def _entry(protocol: str, model_id: str, created: int) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from omnigate.dialects.endpoints import ENDPOINTS
-from omnigate.dialects.models import model_entry, models_list
+from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
 from omnigate.gateway.headers import id_lines
 from omnigate.text import one_line
@@ -64,12 +64,12 @@ def answer(exchange: Exchange) -> None:
         if not reading:
             raise _wrong_method(method, "GET, HEAD")
         assert exchange.tables is not None
-        ids = exchange.tables.models_of(key)
+        tables = exchange.tables
         wanted = exchange.target.model_id
         created = exchange.plane.started_seconds
         if wanted is None:
-            body = models_list(exchange.protocol, ids, created)
-        elif wanted in ids:
+            body = tables.model_list(key, exchange.protocol, created)
+        elif tables.allows(key, wanted):
             body = model_entry(exchange.protocol, wanted, created)
         else:
             raise GatewayError(

@@ -13,16 +13,24 @@ import attrs
 import msgspec
 
 from omnigate.config.snapshot import Snapshot, SnapshotKey, SnapshotRoute, SnapshotUpstream
+from omnigate.dialects.models import models_list
 from omnigate.gateway.admission import KeyUse
 from omnigate.gateway.cooldown import Cooldown
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.token_bucket import TokenBucket
 
+#: Model lists kept, each of them made in 1 to 5 ms and up to 500 KB long: most keys share one.
+MAX_MODEL_LISTS = 32
+
 
 @attrs.define(eq=False)
 class Key:
-    """A gateway key as the data plane knows it; the key itself is nowhere."""
+    """A gateway key as the data plane knows it; the key itself is nowhere.
 
+    :ivar entry: the line of the snapshot that it was compiled from.
+    """
+
+    entry: SnapshotKey
     name: str
     sha256: str
     rpm: int
@@ -78,9 +86,11 @@ class Target:
 class Route:
     """What a model name leads to.
 
+    :ivar entry: what of the snapshot it was compiled from.
     :ivar turn: requests so far; where ``round_robin`` goes on.
     """
 
+    entry: SnapshotRoute
     model: str
     strategy: str
     cache_ttl_s: int
@@ -91,13 +101,35 @@ class Route:
 
 @attrs.define(eq=False)
 class Tables:
-    """Everything a request is judged by; taken once at its begin."""
+    """Everything a request is judged by; taken once at its begin.
+
+    :ivar model_lists: answers to ``GET /v1/models`` made before; see :meth:`model_list`.
+    """
 
     version: str
     keys: dict[bytes, Key]
     upstreams: dict[str, Upstream]
     routes: dict[str, Route]
     media_models: tuple[str, ...]
+    model_lists: dict[tuple[object, ...], bytes] = attrs.field(factory=dict)
+
+    def allows(self, key: Key, model: str) -> bool:
+        """Whether there is this model, and the key may use it."""
+        return key.allows(model) and (model in self.routes or model in self.media_models)
+
+    def model_list(self, key: Key, protocol: str, created: int) -> bytes:
+        """The answer to ``GET /v1/models``, made once for all keys that may use the same models.
+
+        :param created: seconds since 1970, the same at each call.
+        """
+        kept = (key.exact, key.prefixes, protocol)
+        answer = self.model_lists.get(kept)
+        if answer is None:
+            if len(self.model_lists) >= MAX_MODEL_LISTS:
+                self.model_lists.clear()
+            answer = models_list(protocol, self.models_of(key), created)
+            self.model_lists[kept] = answer
+        return answer
 
     def models_of(self, key: Key) -> list[str]:
         """The model names that the key may use, as the config orders them."""
@@ -111,6 +143,9 @@ def compile_tables(
     snapshot: Snapshot, before: Tables | None, open_upstream: OpenUpstream, now: float
 ) -> Tables:
     """The tables of a snapshot.
+
+    What has not changed is taken over as it is: a new snapshot comes whenever a key is blocked,
+    and to compile ten thousand keys and five thousand routes takes 45 ms.
 
     :param before: the tables in force, to carry over from.
     :param open_upstream: makes an upstream with a fresh pool.
@@ -126,7 +161,8 @@ def compile_tables(
     keys: dict[bytes, Key] = {}
     for entry in snapshot.keys:
         digest = bytes.fromhex(entry.sha256)
-        keys[digest] = _key(entry, old_keys.get(digest), now)
+        old = old_keys.get(digest)
+        keys[digest] = old if old is not None and old.entry == entry else _key(entry, old, now)
     old_routes = before.routes if before else {}
     routes = {
         route.model: _route(route, old_routes.get(route.model), upstreams)
@@ -163,6 +199,7 @@ def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
     else:
         bucket.resize(entry.rpm, now)
     return Key(
+        entry=entry,
         name=entry.name,
         sha256=entry.sha256,
         rpm=entry.rpm,
@@ -178,6 +215,10 @@ def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
 def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstream]) -> Route:
     fared = {}
     if old is not None:
+        if old.entry == entry and all(
+            target.upstream is upstreams[target.upstream_name] for target in old.targets
+        ):
+            return old
         fared = {(id(t.upstream), t.model): t.cooldown for t in old.targets}
     targets = []
     for target in entry.targets:
@@ -204,6 +245,7 @@ def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstrea
             target for target in targets if target.upstream.config.protocol == protocol
         )
     return Route(
+        entry=entry,
         model=entry.model,
         strategy=entry.strategy,
         cache_ttl_s=entry.cache_ttl_s,

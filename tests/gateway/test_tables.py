@@ -8,8 +8,15 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.dialects.models import models_list
 from omnigate.gateway.plane import compile_upstream
-from omnigate.gateway.tables import Tables, Upstream, compile_tables, retired_upstreams
+from omnigate.gateway.tables import (
+    MAX_MODEL_LISTS,
+    Tables,
+    Upstream,
+    compile_tables,
+    retired_upstreams,
+)
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.watchdog import Watchdog
@@ -98,6 +105,24 @@ class CompileTests(TablesTestCase):
         tables = self.compile(given)
         [compiled] = tables.keys.values()
         self.assertEqual(["small", "flux"], tables.models_of(compiled))
+        for model, allowed in (("small", True), ("flux", True), ("veo", False), ("sx", False)):
+            self.assertEqual(allowed, tables.allows(compiled, model), model)
+
+    def test_model_lists_are_kept(self) -> None:
+        """Keys that may use the same models share a list; there are only so many."""
+        secrets = [f"og-key-{number:020}" for number in range(MAX_MODEL_LISTS + 1)]
+        keys = [key(f"k{i}", secret, models=("small", f"x{i}")) for i, secret in enumerate(secrets)]
+        tables = self.compile(snapshot(keys=(key("a"), key("b", OTHER), *keys)))
+        everything, again, *narrow = tables.keys.values()
+        told = tables.model_list(everything, "openai", 7)
+        self.assertEqual(models_list("openai", ["small"], 7), told)
+        self.assertIs(told, tables.model_list(again, "openai", 7))
+        self.assertEqual(
+            models_list("anthropic", ["small"], 7), tables.model_list(again, "anthropic", 7)
+        )
+        for compiled in narrow:
+            self.assertEqual(told, tables.model_list(compiled, "openai", 7))
+            self.assertLessEqual(len(tables.model_lists), MAX_MODEL_LISTS)
 
 
 class ReloadTests(TablesTestCase):
@@ -105,6 +130,19 @@ class ReloadTests(TablesTestCase):
         super().setUp()
         self.before = self.compile(snapshot(keys=(key(rpm=60),)))
         self.opened.clear()
+
+    def test_what_stays(self) -> None:
+        """A key and a route that have not changed are the same ones; others are not."""
+        after = self.reload(keys=(key(rpm=60), key("k2", OTHER)))
+        self.assertIs(self.before.routes["small"], after.routes["small"])
+        digest = next(iter(self.before.keys))
+        self.assertIs(self.before.keys[digest], after.keys[digest])
+        blocked = self.reload(keys=(key(rpm=60, blocked=True),))
+        self.assertTrue(blocked.keys[digest].blocked)
+        self.assertFalse(self.before.keys[digest].blocked)
+        moved = self.reload(upstreams=(upstream("u1", connect_timeout_ms=1), upstream("u2")))
+        self.assertIsNot(self.before.routes["small"], moved.routes["small"])
+        self.assertIs(moved.upstreams["u1"], moved.routes["small"].targets[0].upstream)
 
     def reload(self, **changes: Any) -> Tables:
         return self.compile(snapshot(**{"keys": (key(rpm=60),), **changes}), self.before)

@@ -1,0 +1,274 @@
+"""``python -m bench holds``: the longest that one call of the data plane can hold its reactor.
+
+Everything the reactor does waits for the call it is in, so each call has a bar: 20 ms, and 30 ms
+for what a body of the largest default size asks for at once. Inputs that mean harm are in
+:mod:`bench.hostile` and :mod:`bench.scan_bodies`; here is also what grows with the config and with
+the connections. Processor time of the thread is measured, so other load does little to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from bench import scan_bodies
+from bench.hostile import READ_BYTES, ROWS, Call, Row
+from omnigate.config.snapshot import (
+    Snapshot,
+    SnapshotKey,
+    SnapshotRoute,
+    SnapshotTarget,
+    SnapshotUpstream,
+)
+from omnigate.gateway.plane import compile_upstream
+from omnigate.gateway.routing import order
+from omnigate.gateway.tables import Tables, Upstream, compile_tables
+from omnigate.protocols.addresses import parse_address
+from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.watchdog import NEVER, Watchdog
+from omnigate.wire.json_body import ScanError
+from omnigate.wire.json_members import media_parts
+from omnigate.wire.json_scan import BodyScanner
+
+#: What one call may take, in milliseconds.
+BAR_MS = 20.0
+#: What the end of the largest body may take.
+BODY_BAR_MS = 30.0
+#: The group of rows that has this second bar.
+BODY_END = "body, at its end"
+#: The default of ``OMNIGATE_MAX_REQUEST_MB``.
+BODY_BYTES = 8 << 20
+
+#: The most that a config may have, and the most connections at which the plane is measured.
+KEYS, ROUTES, UPSTREAMS, TARGETS = 10_000, 5_000, 500, 64
+CONNECTIONS = 10_000
+
+
+# -- request bodies
+
+
+def body_rows(size: int) -> Iterator[Row]:
+    """Yield, for each hostile body, its dearest read, its end, and the estimate's look at it."""
+    for name, build in scan_bodies.ROWS.items():
+        body = build(size)
+        yield Row("body, a read", name, _dearest_read(body))
+        yield Row(BODY_END, name, _end_of(body))
+        yield Row("media parts", name, _media_of(body))
+
+
+def _dearest_read(body: bytes) -> Callable[[], Call]:
+    """Scan a body up to the read that costs most, and return that one."""
+    reads = [body[at : at + READ_BYTES] for at in range(0, len(body), READ_BYTES)]
+    scanner = BodyScanner(len(body))
+    costs = []
+    for read in reads:
+        began = time.thread_time()
+        scanner.feed(read)
+        costs.append(time.thread_time() - began)
+    dearest = costs.index(max(costs))
+
+    def make() -> Call:
+        scanner = BodyScanner(len(body))
+        for read in reads[:dearest]:
+            scanner.feed(read)
+        return lambda: scanner.feed(reads[dearest])
+
+    return make
+
+
+def _end_of(body: bytes) -> Callable[[], Call]:
+    def make() -> Call:
+        scanner = BodyScanner(len(body))
+        for at in range(0, len(body), READ_BYTES):
+            scanner.feed(body[at : at + READ_BYTES])
+        return lambda: _finish(scanner, body)
+
+    return make
+
+
+def _finish(scanner: BodyScanner, body: bytes) -> None:
+    try:
+        scanner.finish(body)
+    except ScanError:
+        pass
+
+
+def _media_of(body: bytes) -> Callable[[], Call]:
+    return lambda: lambda: media_parts(body)
+
+
+# -- what grows with the config and the connections
+
+
+def largest_snapshot(blocked: int = -1) -> Snapshot:
+    """Return a snapshot of as much as a config may have.
+
+    :param blocked: the number of a key that is blocked.
+    """
+    return Snapshot(
+        version=str(blocked),
+        keys=tuple(
+            SnapshotKey(
+                sha256=sha256(b"%d" % number).hexdigest(),
+                name=f"key-{number}",
+                rpm=60,
+                models=None if number % 2 else ("model-1", "model-*"),
+                blocked=number == blocked,
+                max_concurrent=8,
+            )
+            for number in range(KEYS)
+        ),
+        upstreams=tuple(
+            SnapshotUpstream(
+                name=f"u{number}",
+                protocol="openai" if number % 2 else "anthropic",
+                base_url="http://127.0.0.1:9/v1",
+                api_key_env=None,
+                connect_timeout_ms=1000,
+                head_timeout_ms=1000,
+                cooldown_failures=3,
+                cooldown_window_s=30,
+                cooldown_seconds=30,
+                anthropic_version=None,
+                drop_betas=(),
+                abandon="read_on",
+                proxy=None,
+                ca_file=None,
+            )
+            for number in range(UPSTREAMS)
+        ),
+        routes=tuple(
+            SnapshotRoute(
+                model=f"model-{number}",
+                strategy="weighted",
+                cache_ttl_s=0,
+                targets=tuple(
+                    SnapshotTarget(upstream=f"u{target}", model="m", weight=1)
+                    for target in range(TARGETS if number == 0 else 2)
+                ),
+            )
+            for number in range(ROUTES)
+        ),
+        media_models=(),
+    )
+
+
+def _compiled(snapshot: Snapshot, before: Tables | None) -> Tables:
+    watchdog = Watchdog(Clock())
+
+    def open_upstream(config: SnapshotUpstream) -> Upstream:
+        pool = UpstreamPool(lambda build: Deferred(), watchdog)
+        return compile_upstream(config, parse_address(config.base_url), pool, {})
+
+    return compile_tables(snapshot, before, open_upstream, 0.0)
+
+
+def plane_rows() -> Iterator[Row]:
+    """Yield what a plane of the largest config does."""
+    before = _compiled(largest_snapshot(), None)
+    after = largest_snapshot(blocked=7)
+    unbound = next(key for key in before.keys.values() if key.exact is None)
+
+    def reload() -> Call:
+        return lambda: _compiled(after, before)
+
+    def model_list(protocol: str) -> Callable[[], Call]:
+        def make() -> Call:
+            before.model_lists.clear()
+            return lambda: before.model_list(unbound, protocol, 0)
+
+        return make
+
+    def ordering(strategy: str) -> Callable[[], Call]:
+        targets = before.routes["model-0"].targets
+        return lambda: lambda: order(strategy, targets, 7, 0.0, lambda: 0.5)
+
+    yield Row("config", "one key of the most is blocked", reload)
+    for protocol in ("openai", "anthropic"):
+        yield Row("model list", protocol, model_list(protocol))
+    for strategy in ("failover", "round_robin", "weighted"):
+        yield Row("order of targets", strategy, ordering(strategy))
+    yield Row("deadlines", f"{CONNECTIONS} connections, none due", lambda: _sweep(NEVER))
+    yield Row("deadlines", f"{CONNECTIONS} connections, all due", lambda: _sweep(0.0))
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """Something with a deadline, that only waits anew."""
+
+    deadline: float
+
+    def deadline_passed(self, now: float) -> None:
+        self.deadline = NEVER
+
+
+def _sweep(deadline: float) -> Call:
+    clock = Clock()
+    watchdog = Watchdog(clock)
+    for _ in range(CONNECTIONS):
+        watchdog.add(_Waiting(deadline))
+    watchdog.start()
+    return lambda: clock.advance(1.0)
+
+
+# -- measuring
+
+# What took no longer is not measured again.
+_QUICK_MS = 2.0
+
+
+def bar_ms(row: Row) -> float:
+    """Return what a row's call may take, in milliseconds."""
+    return BODY_BAR_MS if row.group == BODY_END else BAR_MS
+
+
+def measure(row: Row, runs: int) -> float:
+    """Return the processor time of a row's call in milliseconds, the best of some runs."""
+    best = float("inf")
+    for _ in range(runs):
+        call = row.make()
+        began = time.thread_time()
+        call()
+        best = min(best, (time.thread_time() - began) * 1e3)
+        if best < _QUICK_MS:
+            break
+    return best
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print each group's dearest rows, and return the exit status.
+
+    :returns: 1 when a call is over its bar.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m bench holds", description=__doc__.partition("\n")[0].partition(": ")[2]
+    )
+    parser.add_argument("--runs", type=int, default=3, help="of each, the best counts (3)")
+    parser.add_argument("--size", type=int, default=BODY_BYTES, help="bytes of a request body")
+    parser.add_argument("--rows", type=int, default=3, help="shown of each group (3)")
+    options = parser.parse_args(arguments)
+    groups: dict[str, list[tuple[float, float, str]]] = {}
+    gc.disable()  # a collection is nobody's call
+    for row in (*ROWS, *plane_rows()):
+        groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
+    for row in body_rows(options.size):
+        groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
+    gc.enable()
+    over = 0
+    print(f"{'ms':>6} {'bar':>4}  {'group':20} the dearest {options.rows} of it")
+    for group, measured in groups.items():
+        measured.sort(reverse=True)
+        for place, (took, bar, name) in enumerate(measured):
+            over += took > bar
+            if took > bar or place < options.rows:
+                mark = "  OVER" if took > bar else ""
+                print(f"{took:6.1f} {bar:4.0f}  {group:20} {name}{mark}")
+    print(f"{sum(map(len, groups.values()))} calls measured, {over} over their bars")
+    return 1 if over else 0
