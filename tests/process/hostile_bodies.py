@@ -10,7 +10,7 @@ from omnigate.wire.json_body import MAX_DEPTH, MAX_KEY_BYTES, MAX_MEMBERS
 CHAT = b'{"model":"small","temperature":0.5,"messages":[{"role":"user","content":"Hello"}]}'
 
 #: What the routes of the hostile client's gateway serve at the chat path.
-MODELS = ("small", "paced", "large")
+MODELS = ("small", "cached", "paced", "large")
 #: Members that may stand there once, and unescaped.
 _SINGLE = ("model", "stream", "stream_options")
 #: More digits than this in one number, and the fake provider's own reader gives up.
@@ -253,4 +253,7 @@ def spoiled_body(rng: random.Random) -> tuple[str, bytes, frozenset[int]]:
     """A body, what was done to it, and the statuses it may be answered with."""
     spoiler = rng.choice(BODIES)
     body = spoiler(rng, CHAT)
+    if rng.randrange(2):
+        # What the response cache knows a request by is made of all of its body.
+        body = body.replace(b'"small"', b'"cached"')
     return spoiler.__name__, body, judge(body)

@@ -52,7 +52,8 @@ ATTACKS = 400
 AT_ONCE = 48
 
 #: By how much the data plane may have grown since its first round, in bytes.
-RSS_ALLOWANCE = 48 * 1024 * 1024
+#: Seven MiB were seen after ten thousand attacks; a leak of one request's body would be more.
+RSS_ALLOWANCE = 24 * 1024 * 1024
 #: Open files that may come and go beside connections: the control plane's, a scrape's.
 FILES_ALLOWANCE = 4
 
@@ -71,6 +72,7 @@ _WITHOUT_ID = (400, 411, 414, 417, 505)
 _GAUGES = (
     "omnigate_data_requests_in_flight",
     "omnigate_data_request_memory_bytes",
+    "omnigate_data_parse_memory_bytes",
     "omnigate_data_abandoned_answers",
     "omnigate_data_client_connections",
 )
@@ -81,7 +83,8 @@ _SOUND = (("small", False), ("small", True), ("large", False), ("claude", False)
 
 
 def config(provider_port: int) -> str:
-    """One key, both protocols, and streams that are long in time or in bytes."""
+    """One key, both protocols, a cache, and streams that are long in time or in bytes."""
+    cached = route_table("cached", ("openai", "fake-small"))
     return (
         key_table("app")
         + upstream_table("openai", "openai", provider_port)
@@ -90,6 +93,7 @@ def config(provider_port: int) -> str:
         + route_table("paced", ("openai", "fake-words-40-paced-20"))
         + route_table("large", ("openai", "fake-words-4000"))
         + route_table("claude", ("anthropic", "fake-small"))
+        + cached.replace('"cached"', '"cached"\ncache_ttl_s = 1', 1)
     )
 
 
@@ -103,6 +107,7 @@ class Run:
 
     :ivar metrics_port: where the data plane tells its figures.
     :ivar statuses: of the first answers so far, 0 where there was none.
+    :ivar grown: by how many bytes the data plane was larger at the end than after its first round.
     """
 
     gateway: Gateway
@@ -111,6 +116,7 @@ class Run:
     attacks: int = ATTACKS
     at_once: int = AT_ONCE
     statuses: Counter[int] = attrs.field(factory=Counter)
+    grown: int = 0
     _refused: Counter[str] = attrs.field(factory=Counter)
     _ids: set[str] = attrs.field(factory=set)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -230,7 +236,8 @@ class Run:
         files, resident = self._held()
         if files > self._files + FILES_ALLOWANCE:
             raise HostileError(f"{files} files are open that are no connections, not {self._files}")
-        if resident > self._resident + RSS_ALLOWANCE:
+        self.grown = resident - self._resident
+        if self.grown > RSS_ALLOWANCE:
             raise HostileError(f"resident memory grew from {self._resident} to {resident} bytes")
         self._balance()
 
@@ -263,7 +270,7 @@ class Run:
     def _balance(self) -> None:
         """Hold the ledger against what the provider served."""
         served = self.gateway.served()
-        ledger = self.gateway.ledger()
+        ledger = [event for event in self.gateway.ledger() if not event["cached"]]
         if len({event["id"] for event in ledger}) != len(ledger):
             raise HostileError("an event is recorded twice")
         # Of one who leaves while a connection is being opened the provider has not heard.
@@ -347,6 +354,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         run.gateway.stop(orderly=False)
     print(f"{(number + 1) * options.attacks} attacks; statuses {dict(run.statuses)}")
+    print(f"resident memory grew by {run.grown / 1024**2:.1f} MiB after the first round")
     return 0
 
 
