@@ -12,12 +12,14 @@ What is kept from the client is little, and always a whole event:
 * the upstream's credential, wherever it stands.
 
 So an event is held until it is whole. One longer than :data:`HOLD_BYTES` is not held: it passes as
-it comes, whatever it turns out to be, and is read for the meter as it passes.
+it comes, whatever it turns out to be, and is read for the meter as it passes. So does any event
+where all streams together keep back too much (see :mod:`omnigate.dialects.held`).
 
-However the network cuts a stream, the same bytes come out of it, and the same figures.
+However else the network cuts a stream, the same bytes come out of it, and the same figures.
 """
 
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
+from omnigate.dialects.held import LITTLE_BYTES, HeldBytes, Hold
 from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.meter import FAILED, FINISHED, USAGE_ONLY, Meter
 from omnigate.dialects.strike import PieceStriker, strike
@@ -46,6 +48,7 @@ class StreamPassage:
 
     __slots__ = (
         "_hide_usage",
+        "_hold",
         "_long",
         "_meter",
         "_openai",
@@ -59,13 +62,21 @@ class StreamPassage:
         "started",
     )
 
-    def __init__(self, kind: str, meter: Meter, hide_usage: bool, secret: bytes) -> None:
+    def __init__(
+        self,
+        kind: str,
+        meter: Meter,
+        hide_usage: bool,
+        secret: bytes,
+        held: HeldBytes | None = None,
+    ) -> None:
         """Make the passage for one stream.
 
         :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
         :param meter: sees every event, the hidden ones too.
         :param hide_usage: whether the gateway asked for the usage chunk and the client did not.
         :param secret: the upstream's credential; empty for none.
+        :param held: what all streams keep back; where it is left out, this one alone.
         """
         self.started = False
         self.first_error: bytes | None = None
@@ -76,6 +87,7 @@ class StreamPassage:
         self._hide_usage = hide_usage
         self._secret = secret
         self._splitter = EventSplitter()
+        self._hold = Hold(held or HeldBytes())
         self._long: LongEvent | None = None  # the unfinished event, where parts of it have passed
         self._striker = PieceStriker(secret)  # for what passes in pieces
         self._settled = False  # started, and nothing is held
@@ -125,7 +137,11 @@ class StreamPassage:
         if out is None:
             return b""
         pending_bytes = splitter.pending_bytes
-        if pending_bytes > HOLD_BYTES:
+        hold = self._hold
+        if pending_bytes > HOLD_BYTES or (
+            (pending_bytes > LITTLE_BYTES or hold.bytes) and not hold.keep(pending_bytes)
+        ):
+            hold.keep(0)
             out += self._part_of_long(splitter.pass_on())
         self._settled = self.started and not pending_bytes
         return out

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.dialects.held import HeldBytes
 from omnigate.gateway.headers import unrelayable
 from omnigate.protocols.relay import ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
@@ -34,10 +35,12 @@ class Abandoned:
 
     :param seconds: how long one may take; 0 reads none on.
     :param max_bytes: how much more of one is read.
+    :param held: what all answers keep back.
     """
 
-    def __init__(self, watchdog: Watchdog, seconds: float, max_bytes: int) -> None:
+    def __init__(self, watchdog: Watchdog, seconds: float, max_bytes: int, held: HeldBytes) -> None:
         self.watchdog = watchdog
+        self.held = held
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._readers: set[AbandonedReader] = set()
@@ -101,7 +104,7 @@ class AbandonedReader:
         if fault:
             self.give_up(fault)
         elif self._forwarding.passage is None:
-            self._short = ShortAnswer(self, self._shelf.watchdog)
+            self._short = ShortAnswer(self, self._shelf.watchdog, self._shelf.held)
 
     def answer_data(self, data: bytes) -> None:
         """Meter it."""

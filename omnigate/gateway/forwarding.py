@@ -213,7 +213,7 @@ class Forwarding:
         """Take the body as one that may turn out short."""
         watchdog = self._plane.watchdog
         self.deadline = watchdog.after(seconds)
-        self.short = ShortAnswer(self, watchdog)
+        self.short = ShortAnswer(self, watchdog, self._plane.held)
         connection.hand_over(self.short)
 
     def _relay_on(
@@ -247,7 +247,11 @@ class Forwarding:
         meter = self.meter = Meter(endpoint.kind, streamed)
         if streamed:
             self.passage = StreamPassage(
-                endpoint.kind, meter, asks_for_usage(endpoint, scan), self._secret()
+                endpoint.kind,
+                meter,
+                asks_for_usage(endpoint, scan),
+                self._secret(),
+                self._plane.held,
             )
 
     def answer_data(self, data: bytes) -> None:

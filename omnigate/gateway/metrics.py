@@ -152,6 +152,7 @@ FIGURES: Final = {
     "requests_in_flight": "Requests that hold a place, answers read on for nobody among them.",
     "request_memory_bytes": "Memory reserved for the bodies of requests in flight.",
     "parse_memory_bytes": "Memory reserved for the trees of bodies that are taken apart.",
+    "held_answer_bytes": "What is kept of answers until it is whole: events, short answers.",
     "abandoned_answers": "Answers read on for clients that left.",
     "cache_answers": "Answers in the response cache.",
     "cache_bytes": "What they take.",

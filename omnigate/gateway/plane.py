@@ -10,6 +10,7 @@ from twisted.logger import Logger
 
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.dialects.endpoints import protocol_at
+from omnigate.dialects.held import HeldBytes
 from omnigate.errors import GatewayError, envelope
 from omnigate.gateway.abandoned import Abandoned
 from omnigate.gateway.access_log import AccessLine, AccessLog, level_of, time_text
@@ -77,8 +78,12 @@ class DataPlane:
             settings.request_memory_mb * MEBIBYTE, settings.max_concurrent_per_key
         )
         self.parse_memory = ParseMemory(settings.parse_memory_mb * MEBIBYTE)
+        self.held = HeldBytes()
         self.abandoned = Abandoned(
-            watchdog, settings.abort_drain_ms / 1000, settings.abort_drain_max_mb * MEBIBYTE
+            watchdog,
+            settings.abort_drain_ms / 1000,
+            settings.abort_drain_max_mb * MEBIBYTE,
+            self.held,
         )
         self.client_timeout_seconds = settings.client_timeout_ms / 1000
         self.stall_timeout_seconds = settings.client_stall_timeout_ms / 1000
@@ -190,6 +195,7 @@ class DataPlane:
             "requests_in_flight": self.admission.in_flight,
             "request_memory_bytes": self.admission.memory_bytes,
             "parse_memory_bytes": self.parse_memory.bytes,
+            "held_answer_bytes": self.held.bytes,
             "abandoned_answers": len(self.abandoned),
             "cache_answers": len(self.cache),
             "cache_bytes": self.cache.bytes,

@@ -19,6 +19,7 @@ from typing import Protocol
 from twisted.python.failure import Failure
 
 from omnigate.dialects.answer import MAX_HELD_BYTES
+from omnigate.dialects.held import LITTLE_BYTES, HeldBytes, Hold
 from omnigate.protocols.response import Response
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
@@ -26,6 +27,8 @@ from omnigate.wire.head import ResponseHead
 
 #: An answer that is no event stream and at most this long is sent whole.
 SHORT_BYTES = MAX_HELD_BYTES
+# Pieces kept apart; an object for each byte would take forty times as much memory.
+_MAX_PIECES = 64
 
 
 class Passage(Protocol):
@@ -52,7 +55,7 @@ class ShortOwner(Protocol):
         """The answer is whole and short."""
 
     def short_overflow(self, begun: bytes) -> None:
-        """More than :data:`SHORT_BYTES` came; the rest follows on the connection."""
+        """More came than is kept; the rest follows on the connection."""
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """The answer broke off; nothing of it was sent."""
@@ -62,15 +65,16 @@ class ShortOwner(Protocol):
 
 
 class ShortAnswer:
-    """Collects up to :data:`SHORT_BYTES` of an answer.
+    """Collects up to :data:`SHORT_BYTES` of an answer, or less where all hold too much.
 
     :ivar last: when its last byte came, by the watchdog's time.
     """
 
-    __slots__ = ("_owner", "_pieces", "_size", "_watchdog", "last")
+    __slots__ = ("_hold", "_owner", "_pieces", "_size", "_watchdog", "last")
 
-    def __init__(self, owner: ShortOwner, watchdog: Watchdog) -> None:
+    def __init__(self, owner: ShortOwner, watchdog: Watchdog, held: HeldBytes) -> None:
         self._owner = owner
+        self._hold = Hold(held)
         self._watchdog = watchdog
         self._pieces: list[bytes] = []
         self._size = 0
@@ -90,12 +94,15 @@ class ShortAnswer:
     def answer_data(self, data: bytes) -> None:
         """Keep it, or give up keeping."""
         self.last = self._watchdog.now
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size > SHORT_BYTES:
-            begun = b"".join(self._pieces)
+        pieces = self._pieces
+        pieces.append(data)
+        size = self._size = self._size + len(data)
+        if size > LITTLE_BYTES and (size > SHORT_BYTES or not self._hold.keep(size)):
+            self._hold.keep(0)
             self._pieces = []
-            self._owner.short_overflow(begun)
+            self._owner.short_overflow(b"".join(pieces))
+        elif len(pieces) >= _MAX_PIECES:
+            self._pieces = [b"".join(pieces)]
 
     def answer_end(self) -> None:
         """All of it is here."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects import passage
+from omnigate.dialects.held import HeldBytes
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, HOLD_BYTES, StreamPassage
 from omnigate.events import TokenCounts
@@ -333,6 +334,28 @@ class LongEventTests(SynchronousTestCase):
         self.assertTrue(stream.passage.finished)
         self.assertEqual(TokenCounts(0, 0, 0, 4), stream.meter.counts())
         self.assertEqual(chunk(), stream.feed(chunk()))
+
+
+class HeldTests(SynchronousTestCase):
+    def test_no_room(self) -> None:
+        """Where all streams hold too much, a cut event passes as it comes, metered as ever."""
+        held = HeldBytes(limit=30_000)
+        meter = Meter("chat", True)
+        other = StreamPassage("chat", Meter("chat", True), True, b"", held)
+        passage = StreamPassage("chat", meter, True, SECRET, held)
+        event = data_event({"choices": [], "usage": USAGE, "x": "y" * 20_000})
+        self.assertEqual(b"", other.feed(event[:15_000]))
+        self.assertEqual(b"", passage.feed(event[:10_000]))
+        self.assertEqual(25_000, held.bytes)
+        self.assertEqual(event[:16_000], passage.feed(event[10_000:16_000]))
+        self.assertEqual(15_000, held.bytes)
+        self.assertEqual(event[16_000:], passage.feed(event[16_000:]))
+        self.assertEqual(TokenCounts(14, 0, 0, 2), meter.counts())
+        self.assertEqual(b"", other.feed(event[15_000:]))  # a usage chunk nobody asked for
+        self.assertEqual(0, held.bytes)
+        self.assertEqual(b"", other.feed(event[:15_000]))
+        del other
+        self.assertEqual(0, held.bytes)
 
 
 class HeartbeatTests(SynchronousTestCase):

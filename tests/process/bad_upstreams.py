@@ -68,6 +68,7 @@ HELD = (
     "omnigate_data_requests_in_flight",
     "omnigate_data_request_memory_bytes",
     "omnigate_data_parse_memory_bytes",
+    "omnigate_data_held_answer_bytes",
     "omnigate_data_abandoned_answers",
 )
 

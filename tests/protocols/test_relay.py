@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.dialects.held import LITTLE_BYTES, HeldBytes
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.relay import SHORT_BYTES, Relay, ShortAnswer
 from omnigate.protocols.response import Response
@@ -392,7 +393,8 @@ class ShortAnswerTests(SynchronousTestCase):
         self.clock = Clock()
         self.watchdog = Watchdog(self.clock)
         self.watchdog.start()
-        self.short = ShortAnswer(self.owner, self.watchdog)
+        self.held = HeldBytes(limit=2 * SHORT_BYTES)
+        self.short = ShortAnswer(self.owner, self.watchdog, self.held)
 
     def test_whole(self) -> None:
         """Pieces are joined at the end; there may be one or none."""
@@ -410,6 +412,29 @@ class ShortAnswerTests(SynchronousTestCase):
         self.assertEqual([], self.owner.told)
         self.short.answer_data(b"y")
         self.assertEqual([("overflow", str(SHORT_BYTES + 1))], self.owner.told)
+
+    def test_no_room(self) -> None:
+        """Where all answers hold too much, a short one is told as soon as it is not tiny."""
+        others = [ShortAnswer(self.owner, self.watchdog, self.held) for _ in range(2)]
+        for other in others:
+            other.answer_data(b"x" * SHORT_BYTES)
+        self.assertEqual(2 * SHORT_BYTES, self.held.bytes)
+        self.short.answer_data(b"y" * LITTLE_BYTES)
+        self.assertEqual([], self.owner.told)
+        self.short.answer_data(b"y")
+        self.assertEqual([("overflow", str(LITTLE_BYTES + 1))], self.owner.told)
+        others[0].answer_data(b"x")
+        self.assertEqual(SHORT_BYTES, self.held.bytes)
+        others.clear()
+        del other
+        self.assertEqual(0, self.held.bytes)
+
+    def test_many_pieces(self) -> None:
+        """However many pieces it comes in, it is whole in the end."""
+        data = bytes(range(256)) * 4
+        for at in range(len(data)):
+            self.short.answer_data(data[at : at + 1])
+        self.assertEqual(data, self.short.begun())
 
     def test_loss_and_crash(self) -> None:
         """Both are handed on."""
