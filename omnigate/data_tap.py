@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -122,7 +123,18 @@ def makeService(options: Options) -> Service:
     )
     if settings.metrics_listen:
         _serve_metrics(reactor, service, settings.metrics_listen)
+    reactor.callWhenRunning(set_apart)
     return service
+
+
+def set_apart() -> None:
+    """Let the collector leave alone what is there at the start: modules, functions, the config.
+
+    It lasts as long as the process, and to look through its 50,000 objects again at each full
+    collection would hold the reactor for 10 to 30 ms.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
