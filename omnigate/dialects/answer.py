@@ -12,6 +12,8 @@ from omnigate.dialects.endpoints import ANTHROPIC
 from omnigate.dialects.event_shapes import decode_answer, tells_error
 from omnigate.dialects.usage import Usage, load_tree, odd_usage
 from omnigate.text import ELLIPSIS, valid_text
+from omnigate.wire.json_members import MAX_ANSWER_DEPTH
+from omnigate.wire.json_walk import JsonWalk
 
 AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
 
@@ -70,12 +72,13 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
     """Say whether what came with a good status is an answer of its endpoint, and what it used.
 
     The content type is not asked: an HTML page is one under any type, and an answer is one under
-    none. An object that is merely odd is an answer, and its client's business.
+    none. An object that is merely odd is an answer, and its client's business; one that nests too
+    deep is none.
 
     :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
     :param body: the answer, whole.
     """
-    if not _BEGINS_OBJECT(body):
+    if not _BEGINS_OBJECT(body) or _nests_too_deep(body):
         return "not_json", None
     try:
         answer = decode_answer(body)
@@ -91,6 +94,15 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
     if told and _OWN_MEMBERS.get(kind, "error") not in tree:
         return "error_envelope", None
     return "ok", odd_usage(tree.get("usage"))
+
+
+def _nests_too_deep(body: bytes) -> bool:
+    """Say whether JSON nests deeper than :data:`MAX_ANSWER_DEPTH`: no client should have to."""
+    if body.count(b"{") + body.count(b"[") <= MAX_ANSWER_DEPTH:
+        return False
+    walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, MAX_HELD_BYTES, 0)
+    walk.feed(body)
+    return walk.fault == "depth"
 
 
 def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> bytes:

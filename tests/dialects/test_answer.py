@@ -101,6 +101,11 @@ class JudgeTests(SynchronousTestCase):
         for depth in (5000, 20_000):
             self.assertEqual("not_json", judge(b'{"a":' * depth + b"1" + b"}" * depth))
         self.assertEqual("ok", judge(b'{"a":' * 128 + b"9" * 5000 + b"}" * 128))
+        for opening, closing in ((b'{"a":', b"}"), (b"[", b"]")):
+            for depth, verdict in ((127, "ok"), (128, "not_json"), (900, "not_json")):
+                body = b'{"choices":[[{}],%b1%b]}' % (opening * (depth - 1), closing * (depth - 1))
+                self.assertEqual(verdict, judge(body), (opening, depth))
+        self.assertEqual("ok", judge(b'{"choices":[' + b"[]," * 900 + b'"' + b"[" * 900 + b'"]}'))
 
     @given(st.binary(max_size=60) | st.from_regex(rb"\{[\"a-z:,\[\]{}0-9]*\}", fullmatch=True))
     @settings(max_examples=200, deadline=None)

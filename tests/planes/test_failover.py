@@ -25,6 +25,22 @@ class CutFailureTests(SynchronousTestCase):
             self.assertEqual(429 if status == 429 else 502, client.answer.status)
 
 
+class NoAnswerTests(SynchronousTestCase):
+    def test_too_deep(self) -> None:
+        """An answer that nests 129 levels is none: the next target is asked."""
+        for depth, at in ((128, ["u1"]), (129, ["u1", "u2"])):
+            plane = two_targets()
+            client = plane.client()
+            client.send(request(CHAT))
+            inner = depth - 1
+            plane.last.answer(reply(b'{"choices":%b}' % (b"[" * inner + b"]" * inner)))
+            self.assertEqual(at, plane.at)
+            if depth > 128:
+                plane.last.answer(reply(ANSWER))
+                self.assertEqual(["not_json", "ok"], plane.outcomes)
+            self.assertEqual(200, client.answer.status)
+
+
 class LostConnectionTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.plane = two_targets()
