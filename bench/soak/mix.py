@@ -93,7 +93,12 @@ PERHAPS_REFUSED: Final[Mapping[str, tuple[str, ...]]] = {
     "spent-key": ("budget_exceeded",),
 }
 #: What any request that reaches an upstream may be told.
-UPSTREAM_CODES: Final = ("upstream_rate_limited", "all_upstreams_failed", "soak_400")
+UPSTREAM_CODES: Final = (
+    "upstream_rate_limited",
+    "all_upstreams_failed",
+    "upstream_authentication_failed",
+    "soak_400",
+)
 _KEY_OF: Final = {
     "no-key": "",
     "bad-key": "nobody",
@@ -174,8 +179,7 @@ def _ordinary(rng: random.Random, mark: int, asked: str, fresh: bool) -> Request
     body = body_of(kind, model, stream, note, _prompt_bytes(rng, manner))
     head = _head("POST", replies.PATHS[kind], "soak", replies.PROTOCOL_OF[kind], len(body), manner)
     fresh = fresh or manner not in ("plain", "in-pieces", "leaves-waiting", "leaves-reading")
-    codes = (*UPSTREAM_CODES, "upstream_authentication_failed")
-    return Request(mark, asked, manner, model, stream, "soak", head, body, codes, 1, fresh)
+    return Request(mark, asked, manner, model, stream, "soak", head, body, UPSTREAM_CODES, 1, fresh)
 
 
 def _note(rng: random.Random, mark: int, stream: bool, manner: str) -> Note:

@@ -139,7 +139,7 @@ class Exchange:
                     self._scanner.feed(data)
                     if self._scanner.fault is not None:
                         # Nothing that follows can mend it: the rest need not be sent.
-                        raise self._scanner.fault
+                        raise self._scanner.fault.again()
                 if not last:
                     return
                 self.body = bytes(arriving)
@@ -506,6 +506,9 @@ class Exchange:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             ticket.release()
+        # With its place, whoever else still knows this exchange, as a traceback may.
+        self.body = b""
+        self._arriving = None
 
     def _log(
         self,

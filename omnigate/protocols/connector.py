@@ -324,8 +324,8 @@ async def _open(
 
 def _explained(
     error: Exception, address: UpstreamAddress, timeout_seconds: float
-) -> UpstreamConnectError:
-    """Find the words for a failure of any layer."""
+) -> tuple[str, str]:
+    """Find the words for a failure of any layer, and its outcome."""
     where = authority(address.host, address.port).decode("ascii")
     if address.proxy is not None:
         where += f" through the proxy {authority(address.proxy.host, address.proxy.port).decode()}"
@@ -346,7 +346,7 @@ def _explained(
         why = "the peer closed the connection before it was of use"
     else:
         why = one_line(str(error), _SHOWN_CHARS) or type(error).__name__
-    return UpstreamConnectError(f"cannot connect to {where}: {why}", outcome)
+    return f"cannot connect to {where}: {why}", outcome
 
 
 def _explain_tls(error: TLSError) -> str:
@@ -385,12 +385,32 @@ async def _within(
     """Open a connection within the time limit, and put every failure into one kind."""
     opened = Deferred.fromCoroutine(_open(reactor, address, make, timeout_seconds))
     opened.addTimeout(timeout_seconds, reactor, onTimeoutCancel=_timed_out)
+    told: tuple[str, str] | None = None
     try:
         return await opened
-    except (CancelledError, ConnectingCancelledError):
-        raise CancelledError from None
+    except (CancelledError, ConnectingCancelledError) as error:
+        _forget_frames(error)
     except Exception as error:
-        raise _explained(error, address, timeout_seconds) from error
+        told = _explained(error, address, timeout_seconds)
+        _forget_frames(error)
+    # Out here, so that what went wrong is not kept as the context of what is told.
+    if told is None:
+        raise CancelledError
+    raise UpstreamConnectError(*told)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Part an error from the frames it passed, which lead back to it.
+
+    They would stay until the collector comes by, and there may be a thousand a second of them
+    when an upstream is away.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        seen.__traceback__ = None
+        behind = seen.__cause__ or seen.__context__
+        seen.__cause__ = seen.__context__ = None
+        seen = behind
 
 
 def _timed_out(_result: object, timeout_seconds: float) -> Never:

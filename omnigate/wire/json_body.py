@@ -40,6 +40,14 @@ class ScanError(Exception):
         self.message = message
         self.param = param
 
+    def again(self) -> ScanError:
+        """The same to be raised, where this one is kept.
+
+        What is raised knows the frames that it passes; if one of them knows it, too, they stay,
+        and the body with them, until the collector comes by.
+        """
+        return ScanError(self.code, self.message, self.param)
+
 
 @attrs.define
 class BodyScan:

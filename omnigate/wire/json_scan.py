@@ -145,7 +145,7 @@ class BodyScanner:
         if self._cut and self.fault is None:
             self.fault = ScanError("invalid_json", _UNICODE)
         if self.fault is not None:
-            raise self.fault
+            raise self.fault.again()
         scan = _settle(body, _parse(body), self._walk)
         if self._length > 5 * MAX_MEMBERS:
             scan.counts = self._walk.counts
@@ -203,7 +203,7 @@ def _prove_or_walk(body: bytes) -> BodyScan:
         walk.feed(body)
         fault = _walk_fault(walk)
         if fault is not None:
-            raise fault
+            raise fault.again()
     return scan
 
 
@@ -236,7 +236,7 @@ def _settle(body: bytes, top: _Top, walk: JsonWalk) -> BodyScan:
     """Put together what the parse and the walk found."""
     fault = _walk_fault(walk)
     if fault is not None:
-        raise fault
+        raise fault.again()
     places = {hit.name: hit.value for hit in walk.hits}
     model = bytes(top.model)
     if not model or b"model" not in places:

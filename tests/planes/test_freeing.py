@@ -23,7 +23,7 @@ from tests.planes.scenes import (
     two_targets,
 )
 
-OURS = ("omnigate.gateway", "omnigate.dialects", "omnigate.protocols.re")
+OURS = ("omnigate.gateway", "omnigate.dialects", "omnigate.protocols.re", "omnigate.wire.json")
 
 
 class FreeingTests(SynchronousTestCase):
@@ -106,6 +106,39 @@ class FreeingTests(SynchronousTestCase):
             self.scene = scene  # type: ignore[method-assign]
             scene(self.plane, self.client)
             self.check_no_cycles()
+
+    def test_refused_bodies(self) -> None:
+        """Bodies that are refused, at once and while they arrive: nothing keeps them."""
+        for body in (
+            CHAT[:-1],
+            CHAT[:-1] + b"]",
+            b"[" * 100 + b"]" * 100,
+            b'{"model":"small",' + CHAT[1:],
+            b'{"mod\\u0065l":"small"}',
+            b'{"model":' + b"[" * 100 + b"]" * 100 + b"}",
+            b'{"model":"small","x":"' + b"\xff" * 20 + b'"}',
+            b'{"model":"small","' + b"k" * 10_000 + b'":1}',
+            b'{"model":7}',
+            b"{}",
+        ):
+            for filling in (0, 100_000, 600_000):
+                self.setUp()
+                if filling:
+                    long = body.replace(b"{", b'{"a":"' + b"\\n," * (filling // 3) + b'",', 1)
+                    data = request(long + b" ")
+                else:
+                    data = request(body)
+
+                def scene(plane: MemoryDataPlane, client: FakeClient, data: bytes = data) -> None:
+                    client = plane.client()
+                    for at in range(0, len(data), 50_000):
+                        client.send(data[at : at + 50_000])
+                    client.leave()
+
+                self.scene = scene  # type: ignore[method-assign]
+                scene(self.plane, self.client)
+                self.assertEqual(1, len(self.plane.refused))
+                self.check_no_cycles()
 
     def test_client_left(self) -> None:
         """Answers that are read on."""

@@ -78,6 +78,22 @@ class EarlyTests(LeavingTestCase):
         self.assertIsNone(self.plane.events[0].upstream)
         self.check_event((0, 0, False), "canceled")
 
+    def test_body_is_let_go(self) -> None:
+        """With its place a request gives up its body, whoever still knows of it."""
+        for data in (request(CHAT), request(CHAT)[:-1]):
+            for answered in (False, True):
+                self.setUp()
+                self.client.send(data)
+                exchange = self.plane.plane.exchanges[-1]
+                self.assertTrue(exchange.body or exchange._arriving)
+                if answered and self.plane.opened:
+                    self.plane.last.answer(reply(ANSWER))
+                self.client.leave()
+                if self.plane.in_flight:
+                    self.plane.last.answer(reply(ANSWER))
+                self.assertEqual(0, self.plane.in_flight)
+                self.assertFalse(exchange.body or exchange._arriving)
+
 
 class ShortAnswerTests(LeavingTestCase):
     def test_before_the_head(self) -> None:

@@ -2,8 +2,10 @@
 
 import datetime
 import functools
+import gc
 import ipaddress
 import os
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -209,6 +211,22 @@ class PlainTests(ConnectCase):
         self.assertEqual(
             str(self.failure(attempt)), "cannot connect to 192.0.2.1:81: connection refused"
         )
+
+    def test_refused_is_freed(self) -> None:
+        """What went wrong keeps none of the frames that it passed from being freed."""
+        self.test_refused()
+        gc.collect()
+        gc.disable()
+        try:
+            self.test_refused()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            left = Counter(type(item).__name__ for item in gc.garbage)
+            self.assertEqual((0, 0, 0), (left["coroutine"], left["traceback"], left["Failure"]))
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
 
     def test_timeout(self) -> None:
         """An attempt that takes too long ends as a timeout."""
