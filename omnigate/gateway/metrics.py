@@ -201,18 +201,22 @@ class DataMetrics:
 
     def _requests(self) -> Iterator[Metric]:
         tally = self._parts.plane.books.tally
-        yield from _counters(
+        yield from _families(
+            CounterMetricFamily,
             REQUESTS,
             (
                 ((route, endpoint, f"{status_class}xx", outcome), count)
                 for (route, endpoint, status_class, outcome), count in list(tally.requests.items())
             ),
         )
-        yield from _counters(
-            REFUSALS, (((reason,), count) for reason, count in list(tally.refusals.items()))
+        yield from _families(
+            CounterMetricFamily,
+            REFUSALS,
+            (((reason,), count) for reason, count in list(tally.refusals.items())),
         )
-        yield from _counters(ATTEMPTS, list(tally.attempts.items()))
-        yield from _counters(
+        yield from _families(CounterMetricFamily, ATTEMPTS, list(tally.attempts.items()))
+        yield from _families(
+            CounterMetricFamily,
             TOKENS,
             (
                 ((route, *kind), count)
@@ -231,18 +235,16 @@ class DataMetrics:
         yield _gauge(CLIENTS, len(self._clients.connections))
         yield _gauge(DEADLINES, len(plane.watchdog))
         yield _gauge(TIMERS, len(plane.clock.getDelayedCalls()))
-        looks = CounterMetricFamily(CACHE_LOOKUPS.name, CACHE_LOOKUPS.text, labels=["result"])
-        looks.add_metric(["hit"], plane.cache.hits)
-        looks.add_metric(["miss"], plane.cache.misses)
-        yield looks
-        build = GaugeMetricFamily(BUILD.name, BUILD.text, labels=BUILD.labels)
-        build.add_metric((omnigate.__version__, platform.python_version(), twisted.__version__), 1)
-        yield build
+        looks = ((("hit",), plane.cache.hits), (("miss",), plane.cache.misses))
+        yield from _families(CounterMetricFamily, CACHE_LOOKUPS, looks)
+        versions = (omnigate.__version__, platform.python_version(), twisted.__version__)
+        yield from _families(GaugeMetricFamily, BUILD, ((versions, 1),))
 
     def _upstreams(self) -> Iterator[Metric]:
         tables = self._parts.plane.tables
         pools = [] if tables is None else [(n, u.pool) for n, u in tables.upstreams.items()]
-        yield from _gauges(
+        yield from _families(
+            GaugeMetricFamily,
             UPSTREAM_CONNECTIONS,
             (
                 ((name, state), pool.idle if state == "idle" else pool.connections - pool.idle)
@@ -251,17 +253,22 @@ class DataMetrics:
             ),
         )
         troubles, now = self._parts.plane.troubles, self._parts.plane.clock.seconds()
-        yield from _gauges(
-            RESTING, ((key, rest.until > now) for key, rest in list(troubles.rests.items()))
+        yield from _families(
+            GaugeMetricFamily,
+            RESTING,
+            ((key, rest.until > now) for key, rest in list(troubles.rests.items())),
         )
-        yield from _gauges(
+        yield from _families(
+            GaugeMetricFamily,
             CREDENTIAL_REFUSED,
             (
                 ((name,), name in troubles.credentials and troubles.credentials[name].lasts)
                 for name, _ in pools
             ),
         )
-        yield from _counters(UPSTREAM_OPENED, (((name,), pool.opened) for name, pool in pools))
+        yield from _families(
+            CounterMetricFamily, UPSTREAM_OPENED, (((name,), pool.opened) for name, pool in pools)
+        )
 
     def _usage(self) -> Iterator[Metric]:
         spool, delivery = self._parts.spool, self._parts.delivery
@@ -301,24 +308,17 @@ def _counter(described: Described, value: float) -> Metric:
     return CounterMetricFamily(described.name, described.text, value=value)
 
 
-def _counters(
-    described: Described, samples: Iterable[tuple[tuple[str, ...], float]]
+def _families(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    described: Described,
+    samples: Iterable[tuple[tuple[str, ...], float]],
 ) -> Iterator[Metric]:
+    """Make a family with labels, in as many parts as it takes."""
     for part in _parts_of(samples):
-        counter = CounterMetricFamily(described.name, described.text, labels=described.labels)
+        family = kind(described.name, described.text, labels=described.labels)
         for labels, value in part:
-            counter.add_metric(labels, value)
-        yield counter
-
-
-def _gauges(
-    described: Described, samples: Iterable[tuple[tuple[str, ...], float]]
-) -> Iterator[Metric]:
-    for part in _parts_of(samples):
-        gauge = GaugeMetricFamily(described.name, described.text, labels=described.labels)
-        for labels, value in part:
-            gauge.add_metric(labels, value)
-        yield gauge
+            family.add_metric(labels, value)
+        yield family
 
 
 def _parts_of(samples: Iterable[T]) -> Iterator[list[T]]:
