@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.endpoints import serverFromString
-from twisted.internet.interfaces import IReactorTime, IStreamServerEndpoint
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
@@ -31,7 +30,7 @@ from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.snapshots import Snapshots
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 from omnigate.control.web import ControlFactory, Guard
-from omnigate.daemon import DaemonOptions, Ending, listen_fault, refuse_start
+from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.events import UsageEvent
 from omnigate.files import WriterThread
 from omnigate.ledger.service import Ledger
@@ -130,7 +129,7 @@ def makeService(options: Options) -> Service:
         ).endpoints(),
     )
     parts = ControlParts(
-        endpoint=_endpoint(reactor, settings),
+        endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         factory=ControlFactory(Guard(routes, credentials, reactor, time.time)),
         health=health,
         ledger=ledger,
@@ -210,13 +209,3 @@ def fault_lines(path: str, faults: Sequence[Fault]) -> list[str]:
     if len(faults) == 1:
         return [str(faults[0]) if faults[0].path == path else f"{path}: {faults[0]}"]
     return [f"{path} has {len(faults)} faults:", *(f"  {fault}" for fault in faults)]
-
-
-def _endpoint(reactor: Any, settings: ControlSettings) -> IStreamServerEndpoint:
-    """Return the endpoint of the setting."""
-    try:
-        endpoint: IStreamServerEndpoint = serverFromString(reactor, settings.listen)
-        return endpoint
-    except Exception as error:
-        # The parsers of endpoint strings raise whatever their plugins do.
-        refuse_start(PROGRAM, [listen_fault(settings.listen, LISTEN, error)])

@@ -19,7 +19,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.logger import Logger
 from twisted.python import usage
 
@@ -95,6 +97,20 @@ def refuse_start(program: str, lines: Sequence[str]) -> NoReturn:
     for line in lines:
         say(f"{program}: {line}")
     raise SystemExit(START_FAILED)
+
+
+def endpoint_of(program: str, reactor: Any, listen: str, where: str) -> IStreamServerEndpoint:
+    """Return the endpoint of a setting, or end the start with a line that says why not.
+
+    :param listen: the endpoint string.
+    :param where: the setting, and the option where there is one.
+    """
+    try:
+        endpoint: IStreamServerEndpoint = serverFromString(reactor, listen)
+    except Exception as error:
+        # The parsers of endpoint strings raise whatever their plugins do.
+        refuse_start(program, [f"{where}: {listen} is no endpoint: {error}"])
+    return endpoint
 
 
 class Ending:

@@ -11,12 +11,11 @@ from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import serverFromString
-from twisted.internet.interfaces import IProtocol, IStreamServerEndpoint
+from twisted.internet.interfaces import IProtocol
 from twisted.logger import Logger
 
 from omnigate.config.snapshot import SnapshotUpstream
-from omnigate.daemon import DaemonOptions, Ending, listen_fault, refuse_start
+from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.files import WriterThread
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
@@ -101,7 +100,7 @@ def makeService(options: Options) -> Service:
         delivery=delivery,
         client=client,
         access_log=access_log,
-        endpoint=_endpoint(reactor, settings.listen, LISTEN),
+        endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         connect=lambda config: _connector(reactor, config),
         writers=(writer, log_writer),
     )
@@ -148,7 +147,7 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     parts.writers = (*parts.writers, writer)
     service.serve_metrics(
-        _endpoint(reactor, listen, METRICS_LISTEN),
+        endpoint_of(PROGRAM, reactor, listen, METRICS_LISTEN),
         scrape_factory(metrics, parts.plane, writer),
         lambda error: listen_fault(listen, METRICS_LISTEN, error),
     )
@@ -202,19 +201,6 @@ def _allow_open_files(connections: int) -> None:
             connections=connections,
             needed=needed,
         )
-
-
-def _endpoint(reactor: Any, listen: str, where: str) -> IStreamServerEndpoint:
-    """Return the endpoint of a setting.
-
-    :param where: the setting, and the option where there is one.
-    """
-    try:
-        endpoint: IStreamServerEndpoint = serverFromString(reactor, listen)
-    except Exception as error:
-        # The parsers of endpoint strings raise whatever their plugins do.
-        refuse_start(PROGRAM, [f"{where}: {listen} is no endpoint: {error}"])
-    return endpoint
 
 
 def _read_settings(options: Options) -> DataSettings:

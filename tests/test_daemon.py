@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.endpoints import TCP4ServerEndpoint
 from twisted.internet.error import CannotListenError
+from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import control_tap, data_tap
@@ -24,6 +26,7 @@ from omnigate.daemon import (
     DaemonOptions,
     Ending,
     StartError,
+    endpoint_of,
     listen_fault,
 )
 
@@ -251,3 +254,23 @@ class ListenFaultTests(SynchronousTestCase):
             self.assertIn("tcp:80", line)
             self.assertIn("OMNIGATE_X or --x", line)
         self.assertIn("odd", listen_fault("x:1", "OMNIGATE_X", ValueError("odd")))
+
+
+class EndpointTests(SynchronousTestCase):
+    """The endpoint of a setting."""
+
+    def test_endpoint(self) -> None:
+        """One that can be understood is given."""
+        endpoint = endpoint_of("omnigate-sample", MemoryReactor(), "tcp:80", "OMNIGATE_X")
+        self.assertIsInstance(endpoint, TCP4ServerEndpoint)
+
+    def test_none(self) -> None:
+        """Any other ends the start with a line that names it, the setting and the program."""
+        for listen in ("", "tcp", "tcp:x", "nothing:1"):
+            stderr = io.StringIO()
+            self.patch(sys, "__stderr__", stderr)
+            ended = self.assertRaises(
+                SystemExit, endpoint_of, "omnigate-sample", MemoryReactor(), listen, "OMNIGATE_X"
+            )
+            self.assertEqual(ended.code, START_FAILED)
+            self.assertIn(f"omnigate-sample: OMNIGATE_X: {listen} is no ", stderr.getvalue())
