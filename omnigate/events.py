@@ -50,6 +50,10 @@ class TokenCounts:
     output_tokens: int = 0
 
 
+#: Of what used nothing. One for all, so nobody changes it.
+NO_TOKENS = TokenCounts()
+
+
 @attrs.define
 class AttemptRecord:
     """One try at one target.

@@ -16,6 +16,9 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS = "…"
 REDACTED = "[redacted]"
 
+#: Characters of a client's text that a message or a log line repeats: enough to know it again.
+QUOTED_CHARS = 100
+
 # Shorter strings are words of the language as likely as secrets; taking out every "on" or "key"
 # would make a message useless and hide nothing. Real credentials are checked to be 16 or more.
 MIN_SECRET_CHARS = 6
@@ -65,3 +68,8 @@ def one_line(value: str | bytes, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 1] + ELLIPSIS
+
+
+def quoted(text: str) -> str:
+    """Return a client's text as a message repeats it: in quotes, on one line, and cut."""
+    return repr(one_line(text, QUOTED_CHARS))

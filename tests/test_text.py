@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.text import one_line, repair_utf8, valid_text
+from omnigate.text import QUOTED_CHARS, one_line, quoted, repair_utf8, valid_text
 
 
 class OneLineTests(SynchronousTestCase):
@@ -46,6 +46,23 @@ class OneLineTests(SynchronousTestCase):
         self.assertTrue(len(line) <= limit)
         self.assertTrue(len(line.splitlines()) <= 1)
         line.encode("utf-8")
+
+
+class QuotedTests(SynchronousTestCase):
+    """A client's text in a message."""
+
+    def test_quotes(self) -> None:
+        """It stands in quotes, with nothing in it that could end them, or the line."""
+        self.assertEqual(quoted("gpt"), "'gpt'")
+        self.assertEqual(quoted("it's"), '"it\'s"')
+        for text in ("a'\"b", "a\n", "\x1b[31m", "\ud800"):
+            told = quoted(text)
+            self.assertTrue(told.isprintable())
+            self.assertNotIn(told[0], told[1:-1].replace("\\" + told[0], ""))
+
+    def test_length(self) -> None:
+        """It is cut."""
+        self.assertEqual(quoted("x" * 10_000), repr("x" * (QUOTED_CHARS - 1) + "…"))
 
 
 class RepairTests(SynchronousTestCase):

@@ -19,7 +19,8 @@ from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER
-from omnigate.events import TokenCounts
+from omnigate.events import NO_TOKENS, TokenCounts
+from omnigate.gateway import repeats, settle
 from omnigate.gateway.attempts import (
     NO_ANSWERS,
     OWN_ENDINGS,
@@ -50,8 +51,6 @@ FAILED_BODY_SECONDS = 2.0
 #: written: one round trip, with room for a slow network.  One that closes later had taken the
 #: request, which may be at work there and is not to be sent again.
 STALE_SECONDS = 2.0
-
-NOTHING = TokenCounts()
 
 
 class Forwarding:
@@ -123,7 +122,7 @@ class Forwarding:
         if target is None:
             error = self._walk.end()
             body = self._exchange.error_body(error)
-            self._settle(error.kind.status, NOTHING, False, None, error.kind.code)
+            self._settle(error.kind.status, NO_TOKENS, False, None, error.kind.code)
             self._exchange.answer_error(error, body)
             return
         self._try(target)
@@ -353,14 +352,14 @@ class Forwarding:
         else:
             if head.status >= 400:
                 body = wrap_error(exchange.protocol, head.status, body, exchange.id)
-            counts, estimated = NOTHING, False
+            counts, estimated = NO_TOKENS, False
         body = strike(body, target.upstream.secret)
         lines = self._lines(head, target, head.status >= 400)
-        self._went_well(target)
+        self._plane.troubles.succeeded(target)
         self._record("ok", head.status)
         exchange.response.bytes_out = len(body)
         self._settle(head.status, counts, estimated, target)
-        exchange.keep_answer(head, body, target.upstream.secret)
+        repeats.keep(exchange, head, body, target.upstream.secret)
         exchange.response.whole(head.status, lines, body)
 
     def short_overflow(self, begun: bytes) -> None:
@@ -400,7 +399,7 @@ class Forwarding:
         self.connection = None
         head, target = self._head, self._walk.target
         assert head is not None and target is not None
-        self._went_well(target)
+        self._plane.troubles.succeeded(target)
         self._record("ok", head.status)
         self.ended_whole()
         counts, estimated = self._metered()
@@ -430,7 +429,7 @@ class Forwarding:
             self._cancel()
             if self._walk.target is not None:
                 self._record("canceled", None)
-            self._settle(499, NOTHING, False, None)
+            self._settle(499, NO_TOKENS, False, None)
             return
         self._abandon()
 
@@ -470,10 +469,10 @@ class Forwarding:
             self._plane.troubles.credential_refused(target, head.status)
             outcome = "upstream_auth"
         elif outcome == "ok":
-            self._went_well(target)
+            self._plane.troubles.succeeded(target)
         elif outcome not in OWN_ENDINGS:
-            self._went_wrong(target, outcome)
-        counts, estimated = NOTHING, False
+            self._plane.troubles.failed(target, outcome)
+        counts, estimated = NO_TOKENS, False
         if outcome not in NO_ANSWERS:
             counts, estimated = self._metered_at_last()
         self._record(outcome, head.status if head else None)
@@ -496,10 +495,10 @@ class Forwarding:
         meter = self.meter
         if self._head is not None and self._head.status >= 300:
             # Nobody sells refusals.
-            return NOTHING, False
+            return NO_TOKENS, False
         if meter is None:
             if not self.delivered:
-                return NOTHING, False
+                return NO_TOKENS, False
             # Delivered, and not a byte of an answer: the provider may still bill its input.
             endpoint, scan = exchange.endpoint, exchange.scan
             assert endpoint is not None and scan is not None
@@ -512,7 +511,7 @@ class Forwarding:
             return self._metered()
         except Exception:
             self.log.failure("what an answer used could not be told")
-            return NOTHING, True
+            return NO_TOKENS, True
 
     def _settle(
         self,
@@ -525,7 +524,8 @@ class Forwarding:
         # The last use of those who know us: parted so that all are freed at once.
         relay, self._relay = self._relay, None
         self.short = None
-        self._exchange.settle_usage(
+        settle.usage(
+            self._exchange,
             status,
             counts,
             estimated=estimated,
@@ -546,19 +546,8 @@ class Forwarding:
         self._next()
 
     def _fail_target(self, target: Target, outcome: str, status: int | None) -> None:
-        self._went_wrong(target, outcome)
+        self._plane.troubles.failed(target, outcome)
         self._record(outcome, status)
-
-    def _went_well(self, target: Target) -> None:
-        target.cooldown.succeeded()
-        troubles = self._plane.troubles
-        if troubles.credentials or troubles.rests:
-            troubles.answered(target)
-
-    def _went_wrong(self, target: Target, outcome: str, asked: int | None = None) -> None:
-        rest = target.cooldown.failed(self._plane.clock.seconds(), asked)
-        if rest:
-            self._plane.troubles.rested(target, outcome, rest)
 
     def _rate_limited(self, target: Target, head: ResponseHead) -> None:
         """Obey the provider's own wish where it has one."""
@@ -567,7 +556,7 @@ class Forwarding:
             asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
         if head.status == 429:
             self._walk.hint(asked)
-        self._went_wrong(target, f"status_{head.status}", asked)
+        self._plane.troubles.failed(target, f"status_{head.status}", asked)
 
     def _record(self, outcome: str, status: int | None) -> None:
         elapsed = self._plane.clock.seconds() - self._attempt_at

@@ -12,8 +12,9 @@ import msgspec
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
+from omnigate.gateway import settle
 from omnigate.gateway.headers import id_lines
-from omnigate.text import one_line
+from omnigate.text import quoted
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
@@ -30,8 +31,6 @@ _ROOT = b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/
 _KNOWN_METHODS = frozenset(
     (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")
 )
-#: Characters of a client's text that a message repeats.
-_QUOTED_CHARS = 100
 
 
 def answer(exchange: Exchange) -> None:
@@ -74,11 +73,10 @@ def answer(exchange: Exchange) -> None:
         else:
             raise GatewayError(
                 "model_not_found",
-                f"no model {one_line(wanted, _QUOTED_CHARS)!r} for this key; "
-                "GET /v1/models lists them",
+                f"no model {quoted(wanted)} for this key; GET /v1/models lists them",
             )
         exchange.will_send(body)
-        exchange.settle_read(200)
+        settle.read(exchange, 200)
         exchange.answer(200, body)
         return
     raise GatewayError("not_found", "there is no such endpoint; see /v1/models for a start")

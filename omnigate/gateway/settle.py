@@ -1,15 +1,21 @@
-"""What an ended exchange owes: one usage event or one counted refusal.
+"""What an ended exchange owes: one usage event or one counted refusal, and its line in the log.
 
-This is the only place where either is made, so that the sum over both is the number of
-exchanges that asked for work.
+This is the only place where any of them is made, so that the sum over both is the number of
+exchanges that asked for work. :func:`usage`, :func:`refusal` and :func:`read` are the ends of an
+exchange, and the first one wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from omnigate.events import UsageEvent, encode_event
-from omnigate.gateway.tally import NONE, Tally
+from omnigate.events import NO_TOKENS, AttemptRecord, TokenCounts, UsageEvent, encode_event
+from omnigate.gateway.access_log import AccessLine, level_of, time_text
+from omnigate.gateway.tally import NONE, OTHER, Tally
+
+if TYPE_CHECKING:
+    from omnigate.gateway.exchange import Exchange
 
 
 class Books:
@@ -53,3 +59,152 @@ class Books:
         self.refusals += 1
         self._refuse(key_name, code)
         self.tally.refused(code, status, endpoint, route)
+
+
+def usage(
+    exchange: Exchange,
+    status: int,
+    counts: TokenCounts,
+    *,
+    estimated: bool,
+    upstream: str | None,
+    model: str | None,
+    attempts: list[AttemptRecord],
+    started_at: float,
+    first_at: float | None = None,
+    error_code: str = "",
+    cached: bool = False,
+) -> None:
+    """End an exchange with a usage event.
+
+    :param started_at: when work on it began, by the clock.
+    :param first_at: when the first byte of its answer was passed on, where it was relayed.
+    """
+    if not exchange.end():
+        return
+    plane = exchange.plane
+    now = plane.clock.seconds()
+    scan, key, endpoint = exchange.scan, exchange.key, exchange.endpoint
+    assert scan is not None and key is not None and endpoint is not None
+    first_seconds = None if first_at is None else first_at - exchange.entered_at
+    outcome = "answered"
+    if status == 499:
+        outcome = "broken_off"
+    elif error_code:
+        outcome = "failed"
+    elif cached:
+        outcome = "cached"
+    plane.books.usage(
+        UsageEvent(
+            id=exchange.id,
+            key_sha256=key.sha256,
+            route_model=exchange.route_model,
+            upstream=upstream,
+            target_model=model,
+            status=status,
+            stream=scan.stream,
+            input_tokens=counts.input_tokens,
+            cached_input_tokens=counts.cached_input_tokens,
+            cache_write_input_tokens=counts.cache_write_input_tokens,
+            output_tokens=counts.output_tokens,
+            cached=cached,
+            estimated=estimated,
+            latency_ms=max(0, int((now - started_at) * 1000)),
+            attempts=attempts,
+            ts_ms=int(plane.wall() * 1000),
+            endpoint=endpoint.kind,
+        ),
+        outcome,
+        now - exchange.entered_at,
+        first_seconds,
+    )
+    first_ms = None if first_seconds is None else max(0, int(first_seconds * 1000))
+    _log(
+        exchange,
+        now,
+        status,
+        error_code,
+        upstream,
+        model,
+        counts,
+        first_ms,
+        len(attempts),
+        estimated,
+    )
+
+
+def refusal(exchange: Exchange, code: str, status: int) -> None:
+    """End an exchange with a counted refusal."""
+    if not exchange.end():
+        return
+    plane, key, endpoint = exchange.plane, exchange.key, exchange.endpoint
+    plane.books.refusal(
+        key.name if key else "",
+        code,
+        status,
+        endpoint.kind if endpoint else NONE,
+        _route_name(exchange),
+    )
+    _log(exchange, plane.clock.seconds(), status, code)
+
+
+def read(exchange: Exchange, status: int) -> None:
+    """End an exchange that starts no work: it is logged, and owes nothing else."""
+    if not exchange.end():
+        return
+    plane = exchange.plane
+    plane.books.tally.plain(NONE, "models", status, "answered")
+    _log(exchange, plane.clock.seconds(), status, "")
+
+
+def _route_name(exchange: Exchange) -> str:
+    """The route of a refused request as metrics name it, whatever its client wrote."""
+    if not exchange.route_model:
+        return NONE
+    tables = exchange.tables
+    known = tables is not None and exchange.route_model in tables.routes
+    return exchange.route_model if known else OTHER
+
+
+def _log(
+    exchange: Exchange,
+    now: float,
+    status: int,
+    error_code: str,
+    upstream: str | None = None,
+    model: str | None = None,
+    counts: TokenCounts = NO_TOKENS,
+    first_ms: int | None = None,
+    attempts: int = 0,
+    estimated: bool = False,
+) -> None:
+    plane = exchange.plane
+    log = plane.access_log
+    if not log.enabled:
+        return
+    log.line(
+        AccessLine(
+            time_text(plane.wall()),
+            level_of(status),
+            exchange.id,
+            exchange.key.name if exchange.key else None,
+            exchange.head.method.decode("latin-1"),
+            exchange.target.path,
+            exchange.route_model or None,
+            model,
+            upstream,
+            status,
+            error_code or None,
+            exchange.scan is not None and exchange.scan.stream,
+            counts.input_tokens,
+            counts.output_tokens,
+            counts.cached_input_tokens,
+            first_ms,
+            max(0, int((now - exchange.entered_at) * 1000)),
+            attempts,
+            exchange.head.content_length,
+            exchange.response.bytes_out,
+            exchange.peer,
+            estimated,
+        )
+    )

@@ -1,4 +1,4 @@
-"""What goes wrong with upstreams and targets, told to the operator, and told when it is over.
+"""How targets fare: what goes wrong is told to the operator, and told when it is over.
 
 A client is told that its request failed; that a credential is refused, or that a target rests, is
 for whoever can mend it. Lines are bounded, however many requests meet the same thing.
@@ -90,6 +90,22 @@ class Troubles:
         self.log.error(
             "upstream {name} refuses the gateway's credential: {reason}", name=name, reason=reason
         )
+
+    def succeeded(self, target: Target) -> None:
+        """Note that a target has answered: that forgets its failures, and ends its trouble."""
+        target.cooldown.succeeded()
+        if self.credentials or self.rests:
+            self.answered(target)
+
+    def failed(self, target: Target, why: str, asked_seconds: float | None = None) -> None:
+        """Note that an attempt at a target has failed, which may make it rest.
+
+        :param why: the outcome of the attempt.
+        :param asked_seconds: how long its provider wants to be left alone.
+        """
+        rest = target.cooldown.failed(self._clock.seconds(), asked_seconds)
+        if rest:
+            self.rested(target, why, rest)
 
     def rested(self, target: Target, why: str, seconds: float) -> None:
         """Note that a target rests from now on.

@@ -9,7 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import SnapshotTarget
 from omnigate.errors import ERRORS
-from omnigate.events import TokenCounts
+from omnigate.events import NO_TOKENS
+from omnigate.gateway import settle
 from tests.planes.memory import (
     KEY,
     FakeClient,
@@ -377,7 +378,7 @@ class RateTests(ExchangeTestCase):
             self.ask(request(CHAT, secret=UNKNOWN))
             self.ask(request(CHAT, b"/v1/nothing"))
             self.ask(get(b"/v1/chat/completions"))
-        self.plane.plane.exchanges[0].settle_refusal("client_disconnected", 499)
+        settle.refusal(self.plane.plane.exchanges[0], "client_disconnected", 499)
         self.check_refused(request(b"{}"), "invalid_request")
         self.check_refused(request(b"{}"), "invalid_request")
         self.check_refused(request(b"{}"), "rate_limit_exceeded")
@@ -568,13 +569,14 @@ class EndTests(ExchangeTestCase):
                 connection.answer(reply(ANSWER))
             [exchange] = self.plane.plane.exchanges
             for _ in range(2):
-                exchange.settle_refusal("internal_error", 500)
-                exchange.settle_read(200)
+                settle.refusal(exchange, "internal_error", 500)
+                settle.read(exchange, 200)
                 exchange.client_lost()
                 if ends[0]:
-                    exchange.settle_usage(
+                    settle.usage(
+                        exchange,
                         499,
-                        TokenCounts(),
+                        NO_TOKENS,
                         estimated=False,
                         upstream=None,
                         model=None,

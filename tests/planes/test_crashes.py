@@ -151,7 +151,7 @@ class CrashTests(SynchronousTestCase):
             (exchange.Exchange, "_admit", WHOLE),
             (exchange, "scan_body", WHOLE),
             (exchange, "Forwarding", WHOLE),
-            (exchange, "one_line", UNKNOWN),
+            (exchange, "quoted", UNKNOWN),
         ):
             self.play(owner, name, scene)
 
