@@ -130,6 +130,7 @@ class Forwarding:
     def _try(self, target: Target) -> None:
         self._attempt_at = self._plane.clock.seconds()
         self._head = None
+        self._verdict = Verdict.ANSWER
         self.short = None
         self.delivered = False
         pool = target.upstream.pool
@@ -271,11 +272,11 @@ class Forwarding:
             if age <= STALE_SECONDS and self._walk.may_retry():
                 self._try(target)
                 return
-        head = self._head
-        if head is not None and self._verdict is not Verdict.ANSWER:
+        if self._verdict is not Verdict.ANSWER:
             # What it failed with stands in its head.
             self.short_whole(b"")
             return
+        head = self._head
         self._attempt_failed(target, loss.outcome, head.status if head else None)
 
     def crashed(self, failure: Failure | None = None) -> None:
@@ -331,14 +332,9 @@ class Forwarding:
         self.connection = None
         head, target, exchange = self._head, self._walk.target, self._exchange
         assert head is not None and target is not None
-        if self._verdict is Verdict.CREDENTIAL:
-            self._plane.troubles.credential_refused(target, head.status)
-            self._record("upstream_auth", head.status)
-            self._next()
-            return
-        if self._verdict is Verdict.NEXT:
-            self._rate_limited(target, head)
-            self._record(f"status_{head.status}", head.status)
+        refused = self._refused(head, target)
+        if refused:
+            self._record(refused, head.status)
             self._next()
             return
         meter = self.meter
@@ -458,16 +454,12 @@ class Forwarding:
         """
         head, target = self._head, self._walk.target
         assert target is not None
-        verdict = Verdict.ANSWER if head is None else judge_status(head.status)
         if head is not None and head.status >= 300 and outcome in NO_ANSWERS:
             # Of a refusal the status is the answer.
             outcome = "ok"
-        if head is not None and verdict is Verdict.NEXT:
-            self._rate_limited(target, head)
-            outcome = f"status_{head.status}"
-        elif head is not None and verdict is Verdict.CREDENTIAL:
-            self._plane.troubles.credential_refused(target, head.status)
-            outcome = "upstream_auth"
+        refused = "" if head is None else self._refused(head, target)
+        if refused:
+            outcome = refused
         elif outcome == "ok":
             self._plane.troubles.succeeded(target)
         elif outcome not in OWN_ENDINGS:
@@ -481,6 +473,7 @@ class Forwarding:
     def note_head(self, head: ResponseHead) -> None:
         """The head of an answer that nobody waits for any more."""
         self._head = head
+        self._verdict = judge_status(head.status)
         self.open_meter(head)
 
     def ended_whole(self) -> None:
@@ -548,6 +541,16 @@ class Forwarding:
     def _fail_target(self, target: Target, outcome: str, status: int | None) -> None:
         self._plane.troubles.failed(target, outcome)
         self._record(outcome, status)
+
+    def _refused(self, head: ResponseHead, target: Target) -> str:
+        """Tell what a status that is no answer means for its target, and name it; else empty."""
+        if self._verdict is Verdict.CREDENTIAL:
+            self._plane.troubles.credential_refused(target, head.status)
+            return "upstream_auth"
+        if self._verdict is Verdict.NEXT:
+            self._rate_limited(target, head)
+            return f"status_{head.status}"
+        return ""
 
     def _rate_limited(self, target: Target, head: ResponseHead) -> None:
         """Obey the provider's own wish where it has one."""
