@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.usage import MAX_TOKENS, Details, Figures, Usage, load_tree, read_usage
-from omnigate.events import TokenCounts, UsageEvent, decode_event, encode_event
+from omnigate.events import TokenCounts, decode_event, encode_event
+from tests.usage import usage_event
 
 
 def merged(*usages: Any) -> Figures:
@@ -82,21 +83,7 @@ class ReadUsageTests(SynchronousTestCase):
         }
         for protocol in (OPENAI, ANTHROPIC):
             counts = merged(figures).normalised(protocol)
-            event = UsageEvent(
-                id="a" * 32,
-                key_sha256="0" * 64,
-                route_model="m",
-                upstream="u",
-                target_model="m",
-                status=200,
-                stream=False,
-                cached=False,
-                estimated=False,
-                latency_ms=1,
-                attempts=[],
-                ts_ms=1,
-                **attrs.asdict(counts),
-            )
+            event = usage_event(**attrs.asdict(counts))
             self.assertEqual(event, decode_event(encode_event(event)))
 
     def test_odd_details(self) -> None:

@@ -2,28 +2,11 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.events import AttemptRecord, UsageEvent, decode_event
+from omnigate.events import decode_event
 from omnigate.gateway.settle import Books
+from tests.usage import usage_event
 
-EVENT = UsageEvent(
-    id="1",
-    key_sha256="k",
-    route_model="small",
-    upstream="u1",
-    target_model="vendor-1",
-    status=200,
-    stream=False,
-    input_tokens=9,
-    cached_input_tokens=0,
-    cache_write_input_tokens=0,
-    output_tokens=3,
-    cached=False,
-    estimated=False,
-    latency_ms=1,
-    attempts=[AttemptRecord("u1", "vendor-1", "ok", 200, 1)],
-    ts_ms=1,
-    endpoint="chat",
-)
+EVENT = usage_event()
 
 
 class BooksTests(SynchronousTestCase):

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.events import AttemptRecord, UsageEvent, encode_event
+from omnigate.events import encode_event
 from omnigate.files import AppendFile
 from omnigate.gateway import spool as spool_module
 from omnigate.gateway.spool import MAX_DEAD_BYTES, MAX_LINE_BYTES, Spool, SpoolInUseError
 from omnigate.testing.writer import SynchronousWriter
+from tests.usage import usage_event
 
 
 def event(number: int, padding: int = 0) -> bytes:
@@ -180,27 +181,7 @@ class QueueTests(SpoolCase):
 
     def test_real_events(self) -> None:
         """Events as the plane writes them are loaded again, byte for byte."""
-        line = encode_event(
-            UsageEvent(
-                id="7f",
-                key_sha256="00" * 32,
-                route_model="fäst",
-                upstream="openai",
-                target_model="gpt",
-                status=200,
-                stream=True,
-                input_tokens=1,
-                cached_input_tokens=2,
-                cache_write_input_tokens=3,
-                output_tokens=4,
-                cached=False,
-                estimated=False,
-                latency_ms=5,
-                attempts=[AttemptRecord("openai", "gpt", "ok", 200, 5)],
-                ts_ms=6,
-                endpoint="chat",
-            )
-        )
+        line = encode_event(usage_event(route_model="fäst"))
         self.make().append(line)
         self.assertEqual(self.after_crash(), [line])
 

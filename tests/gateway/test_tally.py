@@ -10,28 +10,18 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.events import AttemptRecord, UsageEvent
 from omnigate.gateway import tally as module
 from omnigate.gateway.tally import BUCKETS, OTHER, Durations, Tally
+from tests.usage import usage_event
 
-EVENT = UsageEvent(
-    id="1",
-    key_sha256="k",
+EVENT = usage_event(
     route_model="small",
-    upstream="u2",
-    target_model="vendor-1",
-    status=200,
-    stream=True,
     input_tokens=1,
     cached_input_tokens=20,
     cache_write_input_tokens=300,
     output_tokens=4000,
-    cached=False,
-    estimated=False,
-    latency_ms=1,
     attempts=[
         AttemptRecord("u1", "vendor-1", "status_429", 429, 1),
         AttemptRecord("u2", "vendor-2", "ok", 200, 1),
     ],
-    ts_ms=1,
-    endpoint="chat",
 )
 
 

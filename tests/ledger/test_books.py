@@ -8,7 +8,7 @@ from omnigate.ledger.ingest import Entry
 from omnigate.ledger.lines import decode_line, encode_line
 from omnigate.periods import DAY_MS, rfc3339
 from tests.ledger.test_ingest import NOW_MS
-from tests.ledger.test_lines import usage_event
+from tests.usage import usage_event
 
 
 def entry(name: str, cost_nano: int = 1, now_ms: int = NOW_MS) -> Entry:

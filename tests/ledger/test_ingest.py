@@ -10,7 +10,7 @@ from omnigate.ledger.id_days import id_digest
 from omnigate.ledger.ingest import Prepared, prepare
 from omnigate.ledger.lines import decode_line
 from omnigate.money import Price, price_from_usd
-from tests.ledger.test_lines import usage_event
+from tests.usage import usage_event
 
 NOW_MS = 1_795_984_400_000
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.events import AttemptRecord, UsageEvent
 from omnigate.ledger.lines import (
     DamagedLineError,
     NewerLineError,
@@ -16,33 +15,9 @@ from omnigate.ledger.lines import (
     decode_object,
     encode_line,
 )
+from tests.usage import usage_event
 
 RECEIVED = "2026-11-29T20:32:01.000Z"
-
-
-def usage_event(event_id: str = "e1", **changes: object) -> UsageEvent:
-    event = UsageEvent(
-        id=event_id,
-        key_sha256="ab" * 32,
-        route_model="fast",
-        upstream="openai",
-        target_model="gpt-4o-mini",
-        status=200,
-        stream=True,
-        input_tokens=900,
-        cached_input_tokens=100,
-        cache_write_input_tokens=0,
-        output_tokens=250,
-        cached=False,
-        estimated=False,
-        latency_ms=1234,
-        attempts=[AttemptRecord("openai", "gpt-4o-mini", "ok", 200, 1230)],
-        ts_ms=1_795_984_320_125,
-        endpoint="chat",
-    )
-    for name, value in changes.items():
-        setattr(event, name, value)
-    return event
 
 
 class EncodeTests(SynchronousTestCase):

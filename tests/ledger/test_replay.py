@@ -17,7 +17,8 @@ from omnigate.ledger.replay import (
 )
 from omnigate.ledger.segments import SLICE_LINES, ActiveSegment
 from omnigate.testing.writer import SynchronousWriter
-from tests.ledger.test_lines import RECEIVED, usage_event
+from tests.ledger.test_lines import RECEIVED
+from tests.usage import usage_event
 
 
 class ReplayTests(SynchronousTestCase):

@@ -19,7 +19,8 @@ from omnigate.periods import DAY_MS
 from omnigate.testing.disk import FaultyDisk
 from omnigate.testing.writer import SynchronousWriter
 from tests.ledger.test_ingest import MINI, NOW_MS, as_dict
-from tests.ledger.test_lines import RECEIVED, usage_event
+from tests.ledger.test_lines import RECEIVED
+from tests.usage import usage_event
 
 #: What one event of these tests costs.
 COST = 900 * 150 + 100 * 75 + 250 * 600

@@ -11,32 +11,7 @@ from tests.planes.memory import (
     route,
     upstream,
 )
-
-CHAT = b'{"model":"small","messages":[{"role":"user","content":"Hi"}]}'
-ANSWER = (
-    b'{"id":"c1","object":"chat.completion","model":"vendor-1","choices":[{"index":0,"message":'
-    b'{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],'
-    b'"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}'
-)
-STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-)
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def delta(text: bytes) -> bytes:
-    return (
-        b'data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,'
-        b'"delta":{"content":"%b"},"finish_reason":null}]}\n\n' % text
-    )
-
-
-FINISH = b'data: {"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}\n\n'
-DONE = b"data: [DONE]\n\n"
+from tests.planes.scenes import ANSWER, CHAT, DONE, FINISH, STREAM_HEAD, USAGE, chunk, delta
 
 
 class WholeAnswerTests(SynchronousTestCase):
