@@ -23,6 +23,11 @@ from twisted.logger import Logger
 #: that ten thousand idle connections cost under one percent of a core.
 SWEEP_SECONDS = 0.1
 
+#: Deadlines acted on in one turn of the reactor, where all others have theirs in between: to close
+#: a connection takes some 12 us, to go on with a request whose upstream is silent some 100 us, and
+#: a client may let ten thousand of them run out together.
+MAX_TOLD_AT_ONCE = 100
+
 NEVER = inf
 
 
@@ -48,6 +53,8 @@ class Watchdog:
         self._interval = interval
         self._timed: set[Timed] = set()
         self._call: IDelayedCall | None = None
+        self._due: list[Timed] = []
+        self._telling: IDelayedCall | None = None
         self.now = clock.seconds()
 
     def start(self) -> None:
@@ -60,6 +67,10 @@ class Watchdog:
         if self._call is not None:
             self._call.cancel()
             self._call = None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._due = []
 
     def add(self, timed: Timed) -> None:
         """Watch over ``timed`` from now on."""
@@ -88,8 +99,21 @@ class Watchdog:
         now = self._clock.seconds()
         self.now = now
         self._call = self._clock.callLater(self._interval, self._sweep)
-        # Picked first, called after: the called may join, leave or move others.
-        for timed in [timed for timed in self._timed if timed.deadline <= now]:
+        # Picked first, called after: the called may join, leave or move others. What the sweep
+        # before has not come to yet is due still, so it is among these.
+        self._due = [timed for timed in self._timed if timed.deadline <= now]
+        if self._due and self._telling is None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Call those who are due, and leave what are too many for one turn to the next."""
+        self._telling = None
+        now = self.now
+        due = self._due[:MAX_TOLD_AT_ONCE]
+        del self._due[:MAX_TOLD_AT_ONCE]
+        if self._due:
+            self._telling = self._clock.callLater(0, self._tell)
+        for timed in due:
             if timed.deadline > now or timed not in self._timed:
                 continue
             try:

@@ -1,11 +1,12 @@
 """One timer for all deadlines."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.protocols.watchdog import NEVER, SWEEP_SECONDS, Watchdog
+from omnigate.protocols.watchdog import MAX_TOLD_AT_ONCE, NEVER, SWEEP_SECONDS, Watchdog
 
 
 class Waiting:
@@ -22,9 +23,22 @@ class Waiting:
         self._act()
 
 
+class TurningClock(Clock):
+    """A clock on which what is asked for in a turn has its own turn later, as on a reactor."""
+
+    def advance(self, amount: float) -> None:
+        """Let time pass, and turn once."""
+        self.rightNow += amount
+        for call in [call for call in self.calls if call.getTime() <= self.rightNow]:
+            if call.active():
+                self.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
+
+
 class WatchdogTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
+        self.clock = TurningClock()
         self.clock.advance(1000.0)
         self.watchdog = Watchdog(self.clock)
         self.watchdog.start()
@@ -120,6 +134,54 @@ class WatchdogTests(SynchronousTestCase):
         self.assertEqual(1, len(self.flushLoggedErrors(InjectedError)))
         self.assertEqual((1, 1), (len(broken.passed), len(sound.passed)))
 
+    def joined(self, count: int) -> list[Waiting]:
+        """So many whose deadlines pass together."""
+        many = [Waiting(self.watchdog.after(0)) for _ in range(count)]
+        for waiting in many:
+            self.watchdog.add(waiting)
+        return many
+
+    def test_many_at_once(self) -> None:
+        """However many are due together, no turn acts on more than its part; none is left out."""
+        for count in (1, MAX_TOLD_AT_ONCE, MAX_TOLD_AT_ONCE + 1, 5 * MAX_TOLD_AT_ONCE):
+            many = self.joined(count)
+            told = [0]
+            while told[-1] < count:
+                self.clock.advance(SWEEP_SECONDS / 20)
+                told.append(sum(len(waiting.passed) for waiting in many))
+            self.assertLessEqual(max(b - a for a, b in pairwise(told)), MAX_TOLD_AT_ONCE)
+            self.pass_time(1)
+            self.assertEqual({1}, {len(waiting.passed) for waiting in many})
+            for waiting in many:
+                self.watchdog.discard(waiting)
+
+    def test_many_that_change(self) -> None:
+        """Those whose turn has not come may leave or move; a sweep between the turns does no harm.
+
+        One that is told and stays due is told again.
+        """
+        for turn in (0.0, SWEEP_SECONDS):
+            many = self.joined(3 * MAX_TOLD_AT_ONCE)
+            while not any(waiting.passed for waiting in many):
+                self.clock.advance(SWEEP_SECONDS / 2)
+            left = [waiting for waiting in many if not waiting.passed]
+            self.assertEqual(2 * MAX_TOLD_AT_ONCE, len(left))
+            gone, moved, late = left[0::3], left[1::3], left[2::3]
+            for waiting in gone:
+                self.watchdog.discard(waiting)
+            for waiting in moved:
+                waiting.deadline = NEVER
+            again = next(waiting for waiting in many if waiting.passed)
+            again.deadline = 0.0
+            for _ in range(5):
+                self.clock.advance(turn)
+            self.pass_time(1)
+            self.assertEqual({0}, {len(waiting.passed) for waiting in gone + moved})
+            self.assertEqual({1}, {len(waiting.passed) for waiting in late})
+            self.assertEqual(2, len(again.passed))
+            for waiting in many:
+                self.watchdog.discard(waiting)
+
     def test_exact(self) -> None:
         """What needs the very moment does not get that of the last sweep."""
         self.clock.advance(SWEEP_SECONDS / 2)
@@ -128,6 +190,10 @@ class WatchdogTests(SynchronousTestCase):
 
     def test_stop(self) -> None:
         """Stopped, it leaves no timer behind."""
+        many = self.joined(2 * MAX_TOLD_AT_ONCE)
+        while not any(waiting.passed for waiting in many):
+            self.clock.advance(SWEEP_SECONDS / 2)
+        self.assertEqual(2, len(self.clock.getDelayedCalls()))
         self.watchdog.stop()
         self.watchdog.stop()
         self.assertEqual([], self.clock.getDelayedCalls())
