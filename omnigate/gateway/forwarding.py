@@ -57,8 +57,8 @@ class Forwarding:
     """See the module's docstring.
 
     :ivar connection: where the request is under way, if it is.
-    :ivar delivered: whether the request was written to an upstream in this attempt, so that it
-        may have cost money.
+    :ivar delivered: whether the request was written to an upstream in this attempt, and not called
+        off before all of it was sent, so that it may have cost money.
     :ivar meter: counts the answer's tokens, from its head on.
     :ivar short: collects the answer as long as it may be a short one.
     """
@@ -436,7 +436,10 @@ class Forwarding:
         connection, target = self.connection, self._walk.target
         assert connection is not None and target is not None
         self.connection = None
-        if target.upstream.config.abandon != "cancel" and self._plane.abandoned.take(
+        if self._head is None and connection.still_sending():
+            # Nobody works on a request that is not there yet: it is called off, and costs nothing.
+            self.delivered = False
+        elif target.upstream.config.abandon != "cancel" and self._plane.abandoned.take(
             self, connection
         ):
             connection.resume()

@@ -159,8 +159,12 @@ class UpstreamConnection(Protocol):
         """From now on the answer goes to ``receiver``."""
         self._receiver = receiver
 
-    def _still_sending(self) -> bool:
-        """Whether the answer came before the whole request went: the next would queue behind it."""
+    def still_sending(self) -> bool:
+        """Whether a part of the request has not gone out yet.
+
+        Then nobody can act on the request; and if it was answered all the same, the next one would
+        queue behind it.
+        """
         return self._large and unsent_bytes(self._wire) > 0
 
     def pause(self) -> None:
@@ -348,7 +352,7 @@ class UpstreamConnection(Protocol):
         self._receiver = None
         self._reader = None
         self._packed = None
-        if head.keep_alive and not reader.rest and not self._still_sending() and not self._lost:
+        if head.keep_alive and not reader.rest and not self.still_sending() and not self._lost:
             self.used = True
             self.resume()
             self._owner.connection_free(self)

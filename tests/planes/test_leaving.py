@@ -95,6 +95,52 @@ class EarlyTests(LeavingTestCase):
                 self.assertFalse(exchange.body or exchange._arriving)
 
 
+class LongRequestTests(LeavingTestCase):
+    """A request that is longer than what a socket takes at once."""
+
+    body = CHAT_STREAM.replace(b"Hi", b"x" * 500_000)
+
+    def send(self, taken: int, **changes: str) -> None:
+        """Have it sent to an upstream that has taken so many bytes of it."""
+        self.plane = MemoryDataPlane(upstreams=[upstream("u1", **changes)])
+        self.client = self.plane.client()
+        self.client.send(request(CHAT))
+        self.plane.last.answer(reply(ANSWER))
+        self.plane.events.clear()
+        self.plane.last.transport.window = taken
+        self.client.send(request(self.body))
+        self.assertEqual(1, len(self.plane.opened))
+
+    def test_not_sent_whole(self) -> None:
+        """It is called off at once, and costs nothing: nobody can have acted on it."""
+        for taken in (0, 1, 1000, 400_000):
+            for abandon in ("read_on", "cancel"):
+                self.send(taken, abandon=abandon)
+                self.client.leave()
+                self.assertFalse(self.plane.last.open)
+                self.check_event((0, 0, False), "canceled")
+                self.assertEqual("u1", self.plane.events[0].upstream)
+
+    def test_sent_whole(self) -> None:
+        """However late its last byte went, from then on it is read on."""
+        for taken in (1_000_000, 1000):
+            self.send(taken)
+            self.plane.last.transport.peer_takes()
+            self.client.leave()
+            self.assertEqual([], self.plane.events)
+            self.plane.last.answer(STREAM_HEAD + chunk(delta(b"Hi") + CLOSING) + END)
+            self.check_event((9, 3, False), "ok")
+
+    def test_answered_early(self) -> None:
+        """An answer that has begun is read on, however much of the request it did not want."""
+        self.send(1000)
+        self.plane.last.answer(STREAM_HEAD + chunk(delta(b"Hi")))
+        self.client.leave()
+        self.assertEqual([], self.plane.events)
+        self.plane.last.answer(chunk(CLOSING) + END)
+        self.check_event((9, 3, False), "ok")
+
+
 class ShortAnswerTests(LeavingTestCase):
     def test_before_the_head(self) -> None:
         """The answer is read to its end for the provider's own figures."""
