@@ -98,8 +98,8 @@ class LoadTests(SynchronousTestCase):
     def test_no_answer(self) -> None:
         """A server that is silent does not hold the load up, and nothing of it is missed."""
         began = time.monotonic()
-        result = self.run_load(lambda connection: time.sleep(2))
-        self.assertLess(time.monotonic() - began, 3)
+        result = self.run_load(lambda connection: time.sleep(60))
+        self.assertLess(time.monotonic() - began, 30)
         self.assertEqual((result.answered, result.broken), (0, 2))
         self.assertIn("no answer came", result.reasons[0])
 
@@ -110,6 +110,9 @@ class SmokeTests(SynchronousTestCase):
         listen().close()
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
+        # Shells start what runs in the background with SIGINT ignored, and children inherit that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         program = subprocess.Popen(
             [sys.executable, "-m", "bench", *words],
             cwd=ROOT,

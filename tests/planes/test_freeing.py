@@ -28,6 +28,9 @@ OURS = ("omnigate.gateway", "omnigate.dialects", "omnigate.protocols.re", "omnig
 
 class FreeingTests(SynchronousTestCase):
     def setUp(self) -> None:
+        # What other tests left need not be looked through at each collection.
+        gc.freeze()
+        self.addCleanup(gc.unfreeze)
         self.plane = two_targets()
         self.client = self.plane.client()
 
