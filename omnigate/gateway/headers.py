@@ -6,6 +6,7 @@ provider's answer only retry hints, rate counters and request ids reach the clie
 
 from __future__ import annotations
 
+from omnigate.dialects.endpoints import ANTHROPIC
 from omnigate.dialects.strike import strike
 from omnigate.wire.content_coding import is_readable
 from omnigate.wire.head import RequestHead, ResponseHead
@@ -56,7 +57,7 @@ def request_lines(
     :param drop_betas: names taken out of ``anthropic-beta``.
     """
     headers = head.headers
-    if protocol != "anthropic":
+    if protocol != ANTHROPIC:
         beta = headers.get(_OPENAI_REQUEST[0])
         return b"openai-beta: %b\r\n" % beta if beta else b""
     lines = b""

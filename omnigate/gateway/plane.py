@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
-from omnigate.dialects.endpoints import protocol_at
+from omnigate.dialects.endpoints import ANTHROPIC, protocol_at
 from omnigate.dialects.held import HeldBytes
 from omnigate.errors import GatewayError, envelope
 from omnigate.gateway.abandoned import Abandoned
@@ -230,7 +230,7 @@ def compile_upstream(
     )
     key = secret.encode("latin-1")
     if key:
-        if config.protocol == "anthropic":
+        if config.protocol == ANTHROPIC:
             lines += b"x-api-key: %b\r\n" % key
         else:
             lines += b"authorization: Bearer %b\r\n" % key

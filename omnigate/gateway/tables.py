@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from omnigate.config.snapshot import Snapshot, SnapshotKey, SnapshotRoute, SnapshotUpstream
+from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.models import models_list
 from omnigate.gateway.admission import KeyUse
 from omnigate.gateway.cooldown import Cooldown
@@ -240,7 +241,7 @@ def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstrea
             )
         )
     by_protocol: dict[str, tuple[Target, ...]] = {}
-    for protocol in ("openai", "anthropic"):
+    for protocol in (OPENAI, ANTHROPIC):
         by_protocol[protocol] = tuple(
             target for target in targets if target.upstream.config.protocol == protocol
         )

@@ -43,17 +43,19 @@ CALM_MARKS = 24000
 # A walk of less than this is put off until more has come: each walk has a price
 # of its own (about 10 µs), and a slow network reads in pieces of 1460 bytes.
 _WALK_BYTES = 32768
+# Bodies up to here cannot have too many members in an object: the shortest takes five bytes.
+_UNCOUNTED_BYTES = 5 * MAX_MEMBERS
 
 _NAMES = (b"model", b"stream", b"stream_options")
 _NOT_CALM = bytes(set(range(256)) - set(b'"[{,'))
 _ABSENT = msgspec.Raw()
-_NESTED = "The body nests too deep; 64 levels are the most."
+_NESTED = f"The body nests too deep; {MAX_DEPTH} levels are the most."
 _MALFORMED = "The body is not valid JSON."
 _UNICODE = "The body is not valid UTF-8."
 _FAULTS = {
     "depth": ("invalid_json", _NESTED),
-    "members": ("invalid_request", "An object in the body has more than 65536 members."),
-    "key": ("invalid_request", "A key in the body is longer than 8192 bytes."),
+    "members": ("invalid_request", f"An object in the body has more than {MAX_MEMBERS} members."),
+    "key": ("invalid_request", f"A key in the body is longer than {MAX_KEY_BYTES} bytes."),
     "syntax": ("invalid_json", _MALFORMED),
 }
 
@@ -108,8 +110,7 @@ class BodyScanner:
         self._length = declared_length
         self._at_once = declared_length <= CALM_BYTES  # as far as is known yet
         self._marks = 0  # quotes, brackets and commas so far
-        # Members are counted where there can be too many of them.
-        members = MAX_MEMBERS if declared_length > 5 * MAX_MEMBERS else 0
+        members = MAX_MEMBERS if declared_length > _UNCOUNTED_BYTES else 0
         self._walk = JsonWalk(
             _NAMES, MAX_DEPTH, members, MAX_KEY_BYTES, len(_NAMES), MAX_TREE_MEMBERS
         )
@@ -147,7 +148,7 @@ class BodyScanner:
         if self.fault is not None:
             raise self.fault.again()
         scan = _settle(body, _parse(body), self._walk)
-        if self._length > 5 * MAX_MEMBERS:
+        if self._length > _UNCOUNTED_BYTES:
             scan.counts = self._walk.counts
         return scan
 
