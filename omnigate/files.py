@@ -132,6 +132,14 @@ class AppendFile:
         self._synced_size = min(self._synced_size, size)
         self._damaged = False
 
+    def is_at(self, path: str) -> bool:
+        """Whether this file still stands at ``path``, no shorter than what was written."""
+        try:
+            there, own = os.stat(path), os.fstat(self._fd)
+        except OSError:
+            return False
+        return os.path.samestat(there, own) and own.st_size >= self.size
+
     def close(self) -> None:
         """Close the file; nothing is synced. A second call does nothing."""
         fd, self._fd = self._fd, -1

@@ -43,6 +43,8 @@ _LINES_AT_A_TIME = 500
 #: Longest text of a client's choosing that is shown whole. Real paths and model names are shorter.
 _MAX_TEXT = 256
 
+_LINE_END = ord("\n")
+
 #: How long a full pipe is waited for before the lines for it are dropped.
 _PIPE_SECONDS = 1.0
 
@@ -124,6 +126,7 @@ class AccessLog:
         self._writing = False
         self._encoder = msgspec.json.Encoder()
         self._tell_at = 1
+        self._torn = False  # what was written ends inside a line
         self.written = 0
         self.dropped = 0
 
@@ -217,6 +220,7 @@ class AccessLog:
 
     def _reopen(self) -> None:
         old, self._fd = self._fd, self._open()
+        self._torn = self._torn and os.fstat(self._fd).st_size > 0
         os.close(old)
 
     def stop(self) -> Deferred[None]:
@@ -252,7 +256,13 @@ class AccessLog:
         :return: how many lines were written.
         """
         for start in range(0, len(lines), _LINES_AT_A_TIME):
-            _write_all(self._fd, self._encode(lines[start : start + _LINES_AT_A_TIME]))
+            text = self._encode(lines[start : start + _LINES_AT_A_TIME])
+            # A full disk may have cut a line off: what comes next begins one of its own.
+            left = memoryview(b"\n" + text if self._torn else text)
+            while left:
+                written = _write_some(self._fd, left)
+                self._torn = left[written - 1] != _LINE_END
+                left = left[written:]
         return len(lines)
 
     def _encode(self, lines: list[AccessLine]) -> bytes:
@@ -302,15 +312,15 @@ def _repaired(line: AccessLine) -> dict[str, object]:
     }
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    """Write to a file or a pipe, which may be full and may have been set not to block.
+def _write_some(fd: int, data: memoryview) -> int:
+    """Write the beginning of what is not empty, to a file or a pipe that may be set not to block.
 
-    :raises OSError: not everything could be written.
+    :return: how many bytes were written, at least one.
+    :raises OSError: none could be; a pipe that stays full is waited for a moment.
     """
-    left = memoryview(data)
-    while left:
+    while True:
         try:
-            left = left[os.write(fd, left) :]
+            return os.write(fd, data)
         except BlockingIOError:
             if not select.select([], [fd], [], _PIPE_SECONDS)[1]:
                 raise

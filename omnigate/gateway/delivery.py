@@ -209,6 +209,7 @@ class Delivery:
         :return: whether the control plane took everything.
         """
         try:
+            self._spool.look_after_file()
             taken = await self._deliver()
             if taken:
                 await self._report()

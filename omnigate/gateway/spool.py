@@ -60,7 +60,8 @@ _MAX_TAIL_BYTES = 512 * 1024
 _MAX_ROUNDS = 8
 
 #: After a rewrite or a write that failed (the disk is full), so many events pass before a rewrite
-#: is tried: each try may write 128 MiB before it finds out.
+#: is tried: each try may write 128 MiB before it finds out. So many also pass before the file is
+#: looked after again, once it was found to be missing.
 _EVENTS_BETWEEN_TRIES = 100
 
 #: The longest line: an event of ours is under 1 KiB, and the ledger takes none above 64 KiB.
@@ -292,6 +293,27 @@ class Spool:
                 path=self.path,
                 error=error,
             )
+
+    def look_after_file(self) -> None:
+        """Have the file written anew where it was removed, replaced or cut under us.
+
+        Events would go on into a file that no start finds. Called from time to time; it costs two
+        looks at a file.
+        """
+        file = self._file
+        if file is None or not self._queue or self._stale or self._rewriting:
+            return
+        if self._appended >= self._try_after and not file.is_at(self.path):
+            self._stale = True
+            _log.error(
+                "{path} was removed, replaced or cut by somebody; it is written anew with the"
+                " {count} usage events that wait",
+                path=self.path,
+                count=len(self._queue),
+            )
+            self._rewrite()
+            # Not at once again: a file system may have no lasting numbers to know a file by.
+            self._try_after = self._appended + _EVENTS_BETWEEN_TRIES
 
     def peek(self, limit: int = 500) -> list[bytes]:
         """Return the oldest events, at most ``limit``; they stay queued."""

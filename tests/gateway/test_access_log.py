@@ -5,6 +5,7 @@ import os
 import unicodedata
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
@@ -13,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway import access_log as access_log_module
 from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLine, AccessLog, level_of, time_text
+from omnigate.testing.disk import FaultyDisk
 from omnigate.testing.writer import SynchronousWriter
 from omnigate.text import valid_text
 
@@ -52,7 +54,10 @@ class AccessLogCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Open it."""
-        self.path = self.mktemp()
+        self.folder = self.mktemp()
+        self.disk = FaultyDisk(self.folder)
+        self.patch(access_log_module, "os", self.disk)
+        self.path = os.path.join(self.folder, "access.log")
         self.clock = Clock()
         self.writer = SynchronousWriter()
         self.log = self.make(self.path)
@@ -268,6 +273,43 @@ class WritingTests(AccessLogCase):
         self.assertEqual((self.log.dropped, self.log.written), (5, 0))
         self.assertEqual(len(logged), 3)
 
+    def test_disk_that_fills(self) -> None:
+        """Wherever a full disk cuts a line off, those that come later stand on lines of their own.
+
+        A reopened log, of another file or of the same, is no different.
+        """
+        length = len(msgspec.json.encode(access_line(attempts=0))) + 1
+        for free in (*range(0, 2 * length, 29), length - 1, length, length + 1):
+            for then in ("", "reopen", "rotate"):
+                path = os.path.join(self.folder, f"{free}{then}")
+                log = self.make(path)
+                self.disk.free_bytes = free
+                with capturedLogs():
+                    for number in range(3):
+                        log.line(access_line(attempts=number))
+                    self.clock.advance(FLUSH_SECONDS)
+                    log.line(access_line(attempts=8))
+                    self.clock.advance(FLUSH_SECONDS)
+                self.disk.heal()
+                before = self.text(path)
+                if then == "rotate":
+                    os.rename(path, path + ".1")
+                if then:
+                    self.successResultOf(log.reopen())
+                log.line(access_line(attempts=9))
+                self.successResultOf(log.stop())
+                text = self.text(path)
+                *lines, last, end = text.split("\n")
+                self.assertEqual((9, ""), (json.loads(last)["attempts"], end), (free, then))
+                if then == "rotate":
+                    self.assertEqual([], lines)
+                    continue
+                self.assertTrue(text.startswith(before))
+                whole = [json.loads(line) for line in lines if len(line) >= length - 1]
+                told = [one["attempts"] for one in whole]
+                self.assertEqual(list(range((free + 1) // length)), told)
+                self.assertEqual(free // length + bool(free % length), len(lines))
+
     def test_full_pipe(self) -> None:
         """A pipe that nobody reads is waited for a moment, and then its lines are dropped."""
         self.patch(access_log_module, "_PIPE_SECONDS", 0.01)
@@ -276,4 +318,5 @@ class WritingTests(AccessLogCase):
         self.addCleanup(os.close, writing)
         os.set_blocking(writing, False)
         with self.assertRaises(BlockingIOError):
-            access_log_module._write_all(writing, b"x" * 10_000_000)
+            while True:
+                access_log_module._write_some(writing, memoryview(b"x" * 65536))

@@ -202,6 +202,18 @@ class UsageTests(DeliveryCase):
         self.assertEqual(self.control.recorded, [0, 1, 2])
         self.assertEqual(self.delivery.put_aside, 0)
 
+    def test_spool_file_taken_away(self) -> None:
+        """The spool's file is looked after at each try, be the control plane there or not."""
+        for status in (200, 503):
+            self.setUp()
+            self.control.status = status
+            self.delivery.start()
+            self.queue(1)
+            os.unlink(self.spool.path)
+            with capturedLogs():
+                self.pass_time(LONGEST_PAUSE_SECONDS * 2)
+            self.assertTrue(os.path.exists(self.spool.path))
+
     def test_other_server(self) -> None:
         """A 200 that no control plane gives is no acknowledgement."""
         self.queue(1)

@@ -429,6 +429,96 @@ class RewriteTests(SpoolCase):
             spool.append(event(number))
         self.assertEqual(numbers(self.after_crash()), list(range(200)))
 
+    def removed(self) -> None:
+        """Somebody removes the file."""
+        os.unlink(self.path)
+
+    def replaced(self) -> None:
+        """Somebody puts another one in its place, such as a copy."""
+        shutil.copy(self.path, self.path + ".copy")
+        os.rename(self.path + ".copy", self.path)
+
+    def cut(self) -> None:
+        """Somebody empties it, as log rotation may."""
+        os.truncate(self.path, 0)
+
+    def cut_in_a_line(self) -> None:
+        """Or a part of it."""
+        os.truncate(self.path, os.path.getsize(self.path) - 5)
+
+    def test_taken_away(self) -> None:
+        """A file that somebody took away or cut is told of, and written anew with what waits."""
+        for harm in (self.removed, self.replaced, self.cut, self.cut_in_a_line):
+            for holding in (False, True):
+                self.setUp()
+                spool = self.make()
+                for number in range(10):
+                    spool.append(event(number))
+                spool.acknowledge(3)
+                spool.look_after_file()
+                harm()
+                spool.append(event(10))
+                self.writer.holding = holding
+                with capturedLogs() as logged:
+                    spool.look_after_file()
+                    spool.look_after_file()
+                self.assertEqual(1, len(logged))
+                # Those that come while it is under way are in it, too.
+                spool.append(event(11))
+                self.writer.run()
+                self.assertEqual(list(range(3, 12)), numbers(self.after_crash()), harm)
+                spool.append(event(12))
+                self.assertEqual(list(range(3, 13)), numbers(self.after_crash()), harm)
+                with capturedLogs() as logged:
+                    spool.look_after_file()
+                self.assertEqual([], logged)
+                spool.acknowledge(10)
+                self.assertEqual([], self.after_crash())
+
+    def test_taken_away_again(self) -> None:
+        """It is missed again, but not told of at every look."""
+        spool = self.make()
+        told = 0
+        for number in range(550):
+            spool.append(event(number))
+            if number < 450:
+                with contextlib.suppress(FileNotFoundError):
+                    self.removed()
+            with capturedLogs() as logged:
+                spool.look_after_file()
+            told += len(logged)
+        self.assertEqual(6, told)
+        self.assertEqual(list(range(550)), numbers(self.after_crash()))
+
+    def test_taken_away_while_nothing_waits(self) -> None:
+        """Then it is missed once something does."""
+        spool = self.make()
+        self.removed()
+        with capturedLogs() as logged:
+            spool.look_after_file()
+            self.assertEqual([], logged)
+            spool.append(event(0))
+            spool.look_after_file()
+        self.assertEqual([0], numbers(self.after_crash()))
+
+    def test_folder_taken_away(self) -> None:
+        """While it cannot be written anew it is tried now and then, and serving goes on."""
+        spool = self.make()
+        spool.append(event(0))
+        os.rename(self.folder, self.folder + ".away")
+        with capturedLogs() as logged:
+            for number in range(1, 60):
+                spool.append(event(number))
+                spool.look_after_file()
+        self.assertEqual(2, len(logged))
+        os.mkdir(self.folder)
+        for number in range(60, 200):
+            spool.append(event(number))
+            spool.look_after_file()
+        with open(self.path + ".lock", "wb"):
+            pass
+        self.assertEqual(list(range(200)), numbers(self.after_crash()))
+
     @settings(max_examples=60, deadline=None)
     @given(
         st.lists(
