@@ -28,7 +28,6 @@ _BEGINS_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{").match
 MAX_MESSAGE_CHARS = 4000
 MAX_CODE_CHARS = 200
 
-
 # The member without which an answer is none of its kind.
 _OWN_MEMBERS = {
     "chat": "choices",
@@ -113,8 +112,8 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
     :param body: the answer, whole.
     :param request_id: ours, for an Anthropic envelope that has to be made.
     :returns: ``body`` itself where it is such an envelope already, in JSON that every client reads;
-        else one with the message and
-        the code that could be found in it, and failing that with its text.
+        else one with the message and the code that could be found in it, and failing that with its
+        text.
     """
     tree = load_tree(body, MAX_HELD_BYTES, strict=True)
     if _is_envelope(protocol, tree):

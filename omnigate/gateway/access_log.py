@@ -1,8 +1,8 @@
 """The access log: one line of JSON for every request.
 
 A line costs the reactor an append to a list; turning lines into JSON and writing them is done a
-few times a second, by a writer thread. What is not yet written when the process
-is killed is lost: the log tells people what happened, the spool is what counts.
+few times a second, by a writer thread. What is not yet written when the process is killed is lost:
+the log tells people what happened, the spool is what counts.
 
 Lines hold no content and no key. Control characters in what a client or a provider chose are
 escaped, beyond what JSON asks for, so that no line does anything to a terminal.
@@ -74,9 +74,8 @@ class AccessLine(
     """One request; the members in the order in which they are written. Absent is ``None``.
 
     ``ts`` is :func:`time_text` of the request's end; ``level`` is :func:`level_of` its status;
-    ``key`` the key's name; ``route`` the model
-    asked for and ``model`` what the upstream was sent; ``first_byte_ms`` and ``duration_ms`` count
-    from the request's head.
+    ``key`` the key's name; ``route`` the model asked for and ``model`` what the upstream was sent;
+    ``first_byte_ms`` and ``duration_ms`` count from the request's head.
     """
 
     ts: str

@@ -1,8 +1,7 @@
 """Places for requests, given before a byte of a body is read and given back exactly once.
 
-Three bounds: the requests a key has in flight, the share of the
-memory for bodies that one key may hold, and that memory as a whole.  A declared length
-counts twice, as received and as sent on.
+Three bounds: the requests a key has in flight, the share of the memory for bodies that one key may
+hold, and that memory as a whole.  A declared length counts twice, as received and as sent on.
 """
 
 from __future__ import annotations

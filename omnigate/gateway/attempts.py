@@ -29,7 +29,6 @@ USUAL_RETRY_AFTER_SECONDS = 5
 #: Believed at most: a year; anything longer is the same to everybody.
 _MAX_HINT_SECONDS = 31_536_000
 
-
 #: Outcomes of a request that an upstream has got: it may be at work on it still.
 PERHAPS_AT_WORK = frozenset(("timeout", "connection_lost", "truncated", "stream_idle_timeout"))
 #: Outcomes of what turned out to be no answer, whatever its status said: nobody sells those.

@@ -25,9 +25,9 @@ from omnigate.wire.json_walk import TextCounts
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 #: What an entry takes beside its body: the record, its key and the table's place for it.
 ENTRY_BYTES = 512
-# Any other tree may be larger; but of this one a text is made as well, in the same turn of the
-# reactor as the scan's end.
 #: Longest body that is brought into its canonical form, in bytes; 1 MiB of text takes 6 to 10 ms.
+#: Less than any other tree may have, since of this one a text is made as well, in the same turn of
+#: the reactor as the scan's end.
 MAX_CANONICAL_BYTES = 1024 * 1024
 #: Most values in it, counted by the marks between them; so many members of one object take 9 ms.
 MAX_CANONICAL_MARKS = 10_000

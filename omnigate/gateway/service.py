@@ -3,9 +3,9 @@
 """The data plane as a Twisted service: starts its parts in order, drains them at the end.
 
 Start: spool read back, background work begun, the last snapshot taken from the cache file,
-listener opened.  Stop: no new connections, idle ones closed, requests
-in flight given their grace, abandoned answers ended, usage delivered once more.  In a hurry, the
-grace is over at once and nothing is delivered: what was used is in the spool, for the next start.
+listener opened.  Stop: no new connections, idle ones closed, requests in flight given their grace,
+abandoned answers ended, usage delivered once more.  In a hurry, the grace is over at once and
+nothing is delivered: what was used is in the spool, for the next start.
 """
 
 from __future__ import annotations
