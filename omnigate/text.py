@@ -19,6 +19,9 @@ REDACTED = "[redacted]"
 #: Characters of a client's text that a message or a log line repeats: enough to know it again.
 QUOTED_CHARS = 100
 
+#: Characters of an exception's own words in a message: a sentence or two.
+REASON_CHARS = 300
+
 # Shorter strings are words of the language as likely as secrets; taking out every "on" or "key"
 # would make a message useless and hide nothing. Real credentials are checked to be 16 or more.
 MIN_SECRET_CHARS = 6
@@ -68,6 +71,11 @@ def one_line(value: str | bytes, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 1] + ELLIPSIS
+
+
+def reason_of(error: BaseException, limit: int = REASON_CHARS) -> str:
+    """Return what an exception says, on one line of at most ``limit`` characters; else its name."""
+    return one_line(str(error), limit) or type(error).__name__
 
 
 def quoted(text: str) -> str:

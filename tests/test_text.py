@@ -4,7 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.text import QUOTED_CHARS, one_line, quoted, repair_utf8, valid_text
+from omnigate.text import (
+    QUOTED_CHARS,
+    REASON_CHARS,
+    one_line,
+    quoted,
+    reason_of,
+    repair_utf8,
+    valid_text,
+)
 
 
 class OneLineTests(SynchronousTestCase):
@@ -46,6 +54,21 @@ class OneLineTests(SynchronousTestCase):
         self.assertTrue(len(line) <= limit)
         self.assertTrue(len(line.splitlines()) <= 1)
         line.encode("utf-8")
+
+
+class ReasonTests(SynchronousTestCase):
+    """What an exception says."""
+
+    def test_words(self) -> None:
+        """Its own words, on one line; without any its name."""
+        self.assertEqual(reason_of(ValueError("no\nway")), r"no\nway")
+        self.assertEqual(reason_of(ValueError()), "ValueError")
+        self.assertEqual(reason_of(KeyboardInterrupt("")), "KeyboardInterrupt")
+
+    def test_length(self) -> None:
+        """They are cut."""
+        self.assertEqual(len(reason_of(ValueError("x" * 10_000))), REASON_CHARS)
+        self.assertEqual(reason_of(ValueError("abcdef"), 4), "abc…")
 
 
 class QuotedTests(SynchronousTestCase):

@@ -20,7 +20,7 @@ from omnigate.config.snapshot import (
 )
 from omnigate.files import IWriter, replace_file
 from omnigate.gateway.outage import Outage
-from omnigate.text import one_line
+from omnigate.text import reason_of
 
 #: The fetch has a time limit of its own; this one holds should it ever be forgotten.
 FETCH_SECONDS = 15.0
@@ -162,7 +162,7 @@ class ConfigPull:
         except CancelledError:
             raise
         except Exception as error:
-            self._failed(one_line(str(error), 300) or type(error).__name__)
+            self._failed(reason_of(error))
             return
         if status != 200:
             self._failed(_refusal(status))
@@ -215,7 +215,7 @@ class ConfigPull:
         saved = self._writer.submit(lambda: replace_file(self._cache_path, body))
         saved.addCallbacks(
             lambda _: self._cache_outage.ended(),
-            lambda failure: self._cache_outage.failed(one_line(str(failure.value), 300)),
+            lambda failure: self._cache_outage.failed(reason_of(failure.value)),
         )
 
 

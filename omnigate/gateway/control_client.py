@@ -18,7 +18,7 @@ from omnigate.protocols.connector import UpstreamConnectError, connect
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import Watchdog
-from omnigate.text import one_line
+from omnigate.text import reason_of
 from omnigate.wire.head import ResponseHead
 
 CONFIG_PATH = "/internal/config"
@@ -34,9 +34,6 @@ GET_SECONDS = 10.0
 
 #: A batch is acknowledged after a sync of the disk, behind whatever waits before it.
 POST_SECONDS = 30.0
-
-#: What is shown of a reason.
-_SHOWN_CHARS = 200
 
 
 class ControlError(Exception):
@@ -119,7 +116,7 @@ class ControlClient:
                 " OMNIGATE_CONTROL_URL right?"
             ) from error
         except Exception as error:
-            why = one_line(str(error), _SHOWN_CHARS) or type(error).__name__
+            why = reason_of(error)
             raise ControlError(f"no answer from {self._where}: {why}") from error
 
     async def _request(self, method: bytes, path: str, body: bytes | None) -> tuple[int, bytes]:

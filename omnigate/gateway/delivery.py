@@ -26,7 +26,7 @@ from omnigate.backoff import Backoff
 from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.gateway.outage import Outage
 from omnigate.gateway.spool import Spool
-from omnigate.text import one_line
+from omnigate.text import one_line, reason_of
 
 USAGE_PATH = "/internal/usage/batch"
 COUNTERS_PATH = "/internal/counters"
@@ -289,7 +289,7 @@ class Delivery:
         except CancelledError:
             raise
         except Exception as error:
-            return 0, one_line(str(error), 300) or type(error).__name__
+            return 0, reason_of(error)
         if 200 <= status < 300:
             if status == 200 and _acknowledges(answer, len(lines)):
                 return status, ""

@@ -53,7 +53,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from omnigate.protocols.addresses import UpstreamAddress, authority
-from omnigate.text import one_line
+from omnigate.text import one_line, reason_of
 
 #: What a proxy may say before its empty line. Real ones say under 1 KiB; the same bound as for
 #: any head we read, halved, since nothing of it is used but the status.
@@ -345,7 +345,7 @@ def _explained(
     elif isinstance(error, ConnectionDone):
         why = "the peer closed the connection before it was of use"
     else:
-        why = one_line(str(error), _SHOWN_CHARS) or type(error).__name__
+        why = reason_of(error, _SHOWN_CHARS)
     return f"cannot connect to {where}: {why}", outcome
 
 
