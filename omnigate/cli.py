@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from omnigate.admin_client import DEFAULT_URL, AdminClient, AdminError, client_from
+from omnigate.config.agreement import models_of_no_route
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.text import one_line
 
@@ -34,6 +36,9 @@ keys and usage talk to the control plane's admin API:
 The two daemons are started with twistd: see twistd omnigate-data --help and
 twistd omnigate-control --help.
 """
+
+#: Notes on one config that ``check`` prints; to look for what was meant takes milliseconds each.
+_MAX_NOTES = 20
 
 _ASKS = (
     " Asks the control plane at OMNIGATE_CONTROL_URL with the token in OMNIGATE_ADMIN_TOKEN; "
@@ -111,7 +116,8 @@ def parser() -> argparse.ArgumentParser:
         "check",
         help="tell every fault of a config file; status 1 if there is one",
         description="Read a config file as the control plane would and tell every fault, each with "
-        "its place; status 1 if there is one. No daemon is asked, and no variable is looked up.",
+        "its place; status 1 if there is one. What is no fault but may be a slip, a model of a key "
+        "that no route has, is noted. No daemon is asked, and no variable is looked up.",
     )
     check.add_argument("config", metavar="CONFIG", help="the TOML file, such as etc/omnigate.toml")
     check.set_defaults(run=_check)
@@ -231,6 +237,8 @@ def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         )
     ]
     print(f"{options.config}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
+    for note in islice(models_of_no_route(config), _MAX_NOTES):
+        print(f"{options.config}: note: {note}", file=sys.stderr)
     return 0
 
 
@@ -260,7 +268,11 @@ def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if not isinstance(secret, str):
         raise CommandError("the control plane made the key but told no secret; delete it")
     print(secret)
-    print("This is shown once. Keep it now; the gateway stores its hash only.", file=sys.stderr)
+    print(
+        "This is shown once. Keep it now; the gateway stores its hash only. Data planes take it "
+        "from their next poll on (OMNIGATE_POLL_MS, two seconds if not set).",
+        file=sys.stderr,
+    )
     return 0
 
 

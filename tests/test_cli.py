@@ -57,6 +57,14 @@ class CliTests(AdminServerTestCase):
         self.assertEqual(status, 0)
         self.assertIn("good, with 0 keys, 1 upstream and 1 route", out)
 
+    def test_check_notes(self) -> None:
+        """A model of a key that no route has is no fault; it is noted, beside what was asked."""
+        keys = '[[keys]]\nname = "app"\nkey_env = "A"\nmodels = ["no-such"]\n'
+        status, out, err = self.run_cli("check", self.config(keys + GOOD))
+        self.assertEqual(status, 0)
+        self.assertIn("good, with 1 key", out)
+        self.assertIn('note: keys[0].models ("app"): no route has a model "no-such"', err)
+
     def test_check_tells_every_fault(self) -> None:
         """One line for each, with the file and the place, and status 1."""
         text = GOOD.replace('"openai"\n  model', '"opnai"\n  modell').replace("https:", "gopher:")
@@ -106,6 +114,7 @@ class CliTests(AdminServerTestCase):
         )
         self.assertEqual((status, out), (0, "ogk_x\n"))
         self.assertIn("shown once", err)
+        self.assertIn("OMNIGATE_POLL_MS", err)
         self.assertEqual(
             json.loads(FakeAdmin.asked[0][3]),
             {

@@ -78,7 +78,7 @@ class TapTests(SynchronousTestCase):
         """A config with one fault is one line, with the file and the place."""
         self.write(CONFIG.replace("rpm", "rmp"))
         (line,) = self.refused()
-        self.assertTrue(line.startswith(f"{self.config}: keys[0].rmp: unknown key"), line)
+        self.assertTrue(line.startswith(f'{self.config}: keys[0].rmp ("app"): unknown key'), line)
 
     def test_seven_faults(self) -> None:
         """A config with seven faults has them all listed."""
@@ -101,7 +101,7 @@ class TapTests(SynchronousTestCase):
         """A key whose variable is not set is a fault that names it."""
         self.write(CONFIG + '[[keys]]\nname = "web"\nkey_env = "OMNIGATE_KEY_WEB"\n')
         (line,) = self.refused()
-        self.assertIn("keys[1].key_env: OMNIGATE_KEY_WEB is not set", line)
+        self.assertIn('keys[1].key_env ("web"): OMNIGATE_KEY_WEB is not set', line)
         self.environ["OMNIGATE_KEY_WEB"] = "file-key-0123456789"
         self.assertIsInstance(self.make(), ControlService)
 

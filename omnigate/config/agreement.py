@@ -6,10 +6,15 @@ the right shape, so that they find their faults in the same run as the checks of
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from omnigate.config.structure import Fault
 from omnigate.config.values import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    from omnigate.config.schema import Config
 
 Row = Mapping[str, object]
 
@@ -33,6 +38,25 @@ def disagreements(document: Row) -> Iterator[Fault]:
     missing: dict[str, str] = dict.fromkeys(names, "")
     for path, route in routes:
         yield from _route(path, route, names, missing)
+
+
+def models_of_no_route(config: Config) -> Iterator[Fault]:
+    """Yield what keys may use and no route is there for: no fault, since one may come yet."""
+    models = sorted(config.routes_by_model)
+    for index, key in enumerate(config.keys):
+        for pattern in key.models or ():
+            if not _matches_any(pattern, models):
+                message = f"no route has a model {quoted(pattern)}{did_you_mean(pattern, models)}"
+                yield Fault(f"keys[{index}].models", message, quoted(key.name))
+
+
+def _matches_any(pattern: str, models: list[str]) -> bool:
+    """Whether one of the models, in order, is the pattern's."""
+    prefix = pattern.removesuffix("*")
+    place = bisect_left(models, prefix)
+    if place == len(models):
+        return False
+    return models[place] == pattern or (prefix != pattern and models[place].startswith(prefix))
 
 
 def _rows(table: Row, name: str, above: str = "") -> Iterator[tuple[str, Row]]:

@@ -15,6 +15,7 @@ import attrs
 
 from omnigate.config.schema import Config, KeyConfig
 from omnigate.config.structure import Fault
+from omnigate.config.values import quoted
 from omnigate.settings import SettingsError
 
 #: Shorter keys can be guessed; longer ones do not fit where clients and proxies keep them.
@@ -48,14 +49,14 @@ def resolve_file_keys(
             field = "key_env"
             secret, wrong = _looked_up(key.key_env, environ_lookup)
             if secret is None:
-                faults.append(Fault(f"keys[{index}].key_env", wrong))
+                faults.append(Fault(f"keys[{index}].key_env", wrong, quoted(key.name)))
                 continue
             sha256 = hashlib.sha256(secret.encode("ascii")).hexdigest()
         if sha256 is None:  # load_config lets no such key through
             continue
         if sha256 in first:
             message = f"is the same secret as that of keys[{first[sha256]}]"
-            faults.append(Fault(f"keys[{index}].{field}", message))
+            faults.append(Fault(f"keys[{index}].{field}", message, quoted(key.name)))
             continue
         first[sha256] = index
         resolved.append(ResolvedKey(sha256=sha256, config=key))

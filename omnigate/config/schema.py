@@ -226,6 +226,7 @@ _STRUCTURE: Final = Structure(
 )
 
 _TOML_PLACE = re.compile(r"(?P<what>.*) \(at (?P<where>[^()]*)\)", re.DOTALL)
+_ROW = re.compile(r"(?P<table>keys|upstreams|routes)\[(?P<index>\d+)\]")
 _PATH_PART = re.compile(r"\[(\d+)\]|([^.\[]+)")
 
 
@@ -243,7 +244,7 @@ def load_config(text: str) -> Config:
         if len(faults) > MAX_FAULTS:
             more = Fault("", f"and {len(faults) - MAX_FAULTS} more faults")
             faults = [*faults[:MAX_FAULTS], more]
-        raise ConfigError(faults)
+        raise ConfigError([_with_row(fault, document) for fault in faults])
     return cast("Config", config)
 
 
@@ -266,6 +267,23 @@ def _exact(digits: str) -> Decimal:
         return Decimal(digits)
     except InvalidOperation:  # an exponent beyond what decimals can hold
         return Decimal("Infinity")
+
+
+def _with_row(fault: Fault, document: Mapping[str, object]) -> Fault:
+    """Return the fault with the name of the key, the upstream or the route that has it."""
+    found = _ROW.match(fault.path)
+    if found is None:
+        return fault
+    rows = document.get(found["table"])
+    row = rows[int(found["index"])] if isinstance(rows, list) else None
+    field, check = ("name", values.name)
+    if found["table"] == "routes":
+        field, check = ("model", values.model_id)
+    try:
+        name = check(row.get(field) if isinstance(row, Mapping) else None)
+    except values.BadValueError:
+        return fault
+    return attrs.evolve(fault, row=values.quoted(name))
 
 
 def _by_place(fault: Fault) -> list[tuple[str, int]]:

@@ -50,13 +50,19 @@ class Array:
 
 @attrs.frozen
 class Fault:
-    """One thing that is wrong: where (a dotted path, or a line) and what, with the remedy."""
+    """One thing that is wrong: where (a dotted path, or a line) and what, with the remedy.
+
+    :ivar row: what people call the table that the path begins with, where it has a name; nobody
+        counts to ``routes[37]`` in a file.
+    """
 
     path: str
     message: str
+    row: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        row = f" ({self.row})" if self.row else ""
+        return f"{self.path}{row}: {self.message}" if self.path else self.message
 
 
 #: Keys that are known but not for this version: what to say in place of "unknown key".

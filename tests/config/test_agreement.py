@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.config.agreement import disagreements
+from omnigate.config.agreement import disagreements, models_of_no_route
+from omnigate.config.schema import load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -114,3 +115,43 @@ class DisagreementTests(SynchronousTestCase):
     def test_any_document_is_looked_at_without_harm(self, document: dict[str, object]) -> None:
         """A document of the wrong shape raises nothing here; the structure tells about it."""
         list(disagreements(document))
+
+
+class ModelsOfKeysTests(SynchronousTestCase):
+    """What a key may use and no route is there for."""
+
+    def notes(self, models: list[str], patterns: list[str]) -> list[str]:
+        targets = 'targets = [{upstream = "u", model = "m"}]'
+        routes = ", ".join(f'{{model = "{model}", {targets}}}' for model in models)
+        config = load_config(
+            'upstreams = [{name = "u", protocol = "openai", base_url = "https://h/v1"}]\n'
+            f"routes = [{routes}]\n"
+            f'keys = [{{name = "all", key_env = "A"}}, '
+            f'{{name = "app", key_env = "B", models = {patterns}}}]'
+        )
+        return [str(note) for note in models_of_no_route(config)]
+
+    def test_slips(self) -> None:
+        """Each is told with its key, and with what may have been meant."""
+        self.assertEqual(
+            self.notes(["fast", "smart", "claude-x"], ["fats", "smart", "claude-*", "gpt-*"]),
+            [
+                'keys[1].models ("app"): no route has a model "fats" (did you mean "fast"?)',
+                'keys[1].models ("app"): no route has a model "gpt-*"',
+            ],
+        )
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        st.lists(st.text("ab", min_size=1, max_size=3), max_size=5, unique=True),
+        st.tuples(st.text("ab", max_size=3), st.sampled_from(["", "*"])).map("".join),
+    )
+    def test_like_the_data_plane(self, models: list[str], pattern: str) -> None:
+        """A pattern is noted if, and only if, it is no model and begins none."""
+        if not pattern:
+            return
+        matched = any(
+            model.startswith(pattern[:-1]) if pattern.endswith("*") else model == pattern
+            for model in models
+        )
+        self.assertEqual(len(self.notes(models, [pattern])), 0 if matched else 1)

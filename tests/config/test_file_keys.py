@@ -62,8 +62,8 @@ class ResolveTests(SynchronousTestCase):
         self.assertEqual(
             [str(fault) for fault in faults],
             [
-                "keys[1].key_env: is the same secret as that of keys[0]",
-                "keys[2].key_sha256: is the same secret as that of keys[0]",
+                'keys[1].key_env ("b"): is the same secret as that of keys[0]',
+                'keys[2].key_sha256 ("c"): is the same secret as that of keys[0]',
             ],
         )
 
@@ -73,4 +73,4 @@ class ResolveTests(SynchronousTestCase):
 
         keys, faults = resolve_file_keys(config_with('name = "a", key_env = "A"'), lookup)
         self.assertEqual(keys, [])
-        self.assertEqual(str(faults[0]), "keys[0].key_env: A_FILE: cannot be read")
+        self.assertEqual(str(faults[0]), 'keys[0].key_env ("a"): A_FILE: cannot be read')

@@ -17,6 +17,7 @@ from omnigate.config.schema import (
     CooldownConfig,
     load_config,
 )
+from omnigate.config.structure import Fault
 
 WHOLE = """
 [[keys]]
@@ -99,13 +100,17 @@ allow = ["10.1.2.0/24"]
 class LoadTests(SynchronousTestCase):
     """What a good file becomes, and how much of a bad one is told."""
 
-    def faults(self, text: str) -> list[str]:
+    def raised(self, text: str) -> tuple[Fault, ...]:
         with self.assertRaises(ConfigError) as caught:
             load_config(text)
         self.assertEqual(
             str(caught.exception), "\n".join(str(fault) for fault in caught.exception.faults)
         )
-        return [str(fault) for fault in caught.exception.faults]
+        faults: tuple[Fault, ...] = caught.exception.faults
+        return faults
+
+    def faults(self, text: str) -> list[str]:
+        return [str(fault) for fault in self.raised(text)]
 
     def test_the_whole_text_part(self) -> None:
         config = load_config(WHOLE)
@@ -137,9 +142,9 @@ class LoadTests(SynchronousTestCase):
         self.assertEqual((key.budget_nano, key.budget_period), (None, "total"))
 
     def test_every_fault_is_told_at_once(self) -> None:
-        faults = self.faults(BAD)
+        faults = self.raised(BAD)
         self.assertEqual(
-            [fault.partition(":")[0] for fault in faults],
+            [fault.path for fault in faults],
             [
                 "colour",
                 "keys[0].rmp",
@@ -155,16 +160,35 @@ class LoadTests(SynchronousTestCase):
             ],
         )
         self.assertIn(
-            'routes[0].targets[0].upstream: no upstream named "opnai" (did you mean "openai"?)',
+            Fault(
+                "routes[0].targets[0].upstream",
+                'no upstream named "opnai" (did you mean "openai"?)',
+            ),
             faults,
         )
-        self.assertIn('keys[0].rmp: unknown key (did you mean "rpm"?)', faults)
+        self.assertIn(Fault("keys[0].rmp", 'unknown key (did you mean "rpm"?)'), faults)
+
+    def test_faults_name_their_table(self) -> None:
+        """A key, an upstream or a route is told by its name too, if it has one that can be."""
+        for text, told in (
+            ('[[keys]]\nname = "app"\nkey_env = "A"\nrmp = 1', 'keys[0].rmp ("app"): '),
+            ('[[keys]]\nname = "app"', 'keys[0] ("app"): '),
+            ('[[routes]]\nmodel = "a/b"', 'routes[0].targets ("a/b"): '),
+            ('[[keys]]\nkey_env = "A"', "keys[0].name: "),
+            ('[[keys]]\nname = "a b"\nkey_env = "A"\nrmp = 1', "keys[0].rmp: "),
+            ('[[keys]]\nname = 3\nkey_env = "A"\nrmp = 1', "keys[0].rmp: "),
+            ("keys = [3]", "keys[0]: "),
+            ('keys = {name = "a"}', "keys: "),
+            ("[[keyz]]\nname = 'a'", "keyz: "),
+        ):
+            faults = self.faults(text)
+            self.assertTrue(any(fault.startswith(told) for fault in faults), (told, faults))
 
     def test_media_is_refused_in_words(self) -> None:
         (fault,) = self.faults("[[media.routes]]\nmodel = 'flux'")
         self.assertIn("not supported by this version", fault)
         (fault,) = self.faults('keys = [{name = "a", key_env = "A", max_open_jobs = 1}]')
-        self.assertIn("keys[0].max_open_jobs: media jobs are not supported", fault)
+        self.assertIn('keys[0].max_open_jobs ("a"): media jobs are not supported', fault)
 
     def test_syntax_faults_have_their_line(self) -> None:
         (fault,) = self.faults('[[keys]]\nname = "a\nrpm = 1\n')
@@ -196,7 +220,7 @@ class LoadTests(SynchronousTestCase):
 
     def test_paths_are_in_the_order_of_the_file(self) -> None:
         keys = ",".join(f'{{name = "k{n}", key_env = "K{n}", q = 1}}' for n in range(12))
-        paths = [fault.partition(":")[0] for fault in self.faults(f"keys = [{keys}]")]
+        paths = [fault.path for fault in self.raised(f"keys = [{keys}]")]
         self.assertEqual(paths, [f"keys[{number}].q" for number in range(12)])
 
     @settings(max_examples=150, deadline=None)

@@ -71,7 +71,7 @@ class LoadTests(ConfigFileCase):
 
     def test_a_variable_that_is_not_set(self) -> None:
         self.write('keys = [{name = "a", key_env = "NOT_THERE"}]')
-        self.assertIn("keys[0].key_env: NOT_THERE is not set", self.refused())
+        self.assertIn('keys[0].key_env ("a"): NOT_THERE is not set', self.refused())
 
     def test_files_that_cannot_be_read(self) -> None:
         """Each has one line that names the file; a pipe without a writer does not block."""

@@ -133,7 +133,7 @@ class RefusedStartTests(StartCase):
         path.write_text(SEVEN_FAULTS)
         said = self.refused("control", lines=8)
         self.assertIn(f"{path} has 7 faults", said)
-        self.assert_words(said, [f"{place}: " for place in FAULTY_PLACES])
+        self.assert_words(said, [f"{place} (" for place in FAULTY_PLACES])
         checked = subprocess.run(
             [sys.executable, "-m", "omnigate.cli", "check", str(path)],
             env=python_environ({}),
@@ -144,7 +144,7 @@ class RefusedStartTests(StartCase):
         )
         self.assertEqual(checked.returncode, 1)
         self.assert_words(
-            checked.stdout + checked.stderr, [f"{place}: " for place in FAULTY_PLACES]
+            checked.stdout + checked.stderr, [f"{place} (" for place in FAULTY_PLACES]
         )
 
     def test_port_in_use(self) -> None:
