@@ -132,6 +132,9 @@ def _refusal(status: int, text: str) -> str:
         problem = None
     if not isinstance(problem, dict):
         problem = {}
-    said = problem.get("detail") or problem.get("title") or text or "no reason given"
+    said = problem.get("detail") or problem.get("title")
     code = f" {problem['code']}" if isinstance(problem.get("code"), str) else ""
+    if said is None:
+        shown = one_line(text, 2000) or "no reason given"
+        return f"{status}: {shown}; is OMNIGATE_CONTROL_URL the address of the control plane?"
     return f"{status}{code}: {one_line(str(said), 2000)}"

@@ -109,8 +109,33 @@ def endpoint_of(program: str, reactor: Any, listen: str, where: str) -> IStreamS
         endpoint: IStreamServerEndpoint = serverFromString(reactor, listen)
     except Exception as error:
         # The parsers of endpoint strings raise whatever their plugins do.
-        refuse_start(program, [f"{where}: {listen} is no endpoint: {error}"])
+        reason = _endpoint_fault(listen, error)
+        refuse_start(program, [f"{where}: {listen} is no endpoint: {reason}"])
     return endpoint
+
+
+def _endpoint_fault(listen: str, error: Exception) -> str:
+    """Put into words what the parser of an endpoint string could not use."""
+    if listen.startswith("systemd:") and isinstance(error, LookupError):
+        return (
+            "systemd has handed over no such socket; start the .socket unit, or give a port, "
+            "such as tcp:8080"
+        )
+    if isinstance(error, TypeError):
+        # What does not fit the parser's own parameters.
+        return (
+            "it has a part that is unknown or out of place; write it like "
+            "tcp:8080:interface=127.0.0.1, and a colon within a value as \\:"
+        )
+    return _os_reason(error)
+
+
+def _os_reason(error: BaseException | None) -> str:
+    """What an error says, of the system's without number and file objects of its own."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    named = isinstance(error.filename, str) and error.filename2 is None
+    return f"{error.filename}: {error.strerror}" if named else error.strerror
 
 
 class Ending:
@@ -253,4 +278,4 @@ def listen_fault(listen: str, where: str, error: BaseException | None) -> str:
             f"cannot listen on {listen}: this machine has no such address; correct interface= in "
             f"{where}"
         )
-    return f"cannot listen on {listen}: {cause}; correct {where}"
+    return f"cannot listen on {listen}: {_os_reason(cause)}; correct {where}"

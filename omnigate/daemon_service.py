@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -91,7 +92,8 @@ class Listener:
         if hasattr(host, "port"):
             name = f"[{host.host}]" if ":" in host.host else host.host
             return f"{name}:{host.port}"
-        return str(getattr(host, "name", host))
+        name = getattr(host, "name", host)
+        return os.fsdecode(name) if isinstance(name, bytes) else str(name)
 
 
 class DaemonService(Service):

@@ -36,6 +36,8 @@ PROGRAM = "omnigate-data"
 #: Where the listeners are set.
 LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
 METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
+#: The port in use may be the plane's own.
+METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
 
 #: Files beside connections: logs, spool, the reactor's own, and some to spare.
 _OTHER_FILES = 256
@@ -149,7 +151,7 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     service.serve_metrics(
         endpoint_of(PROGRAM, reactor, listen, METRICS_LISTEN),
         scrape_factory(metrics, parts.plane, writer),
-        lambda error: listen_fault(listen, METRICS_LISTEN, error),
+        lambda error: listen_fault(listen, METRICS_PORT, error),
     )
 
 
@@ -165,10 +167,19 @@ def spool_figures(spool: Spool) -> dict[str, float]:
 def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
     """Open the spool, and make the folders of both files where they are not there yet."""
     spool = Spool(settings.spool, writer)
-    path = settings.spool
+    for path in (settings.config_cache, settings.spool):
+        folder = os.path.dirname(path) or "."
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            refuse_start(
+                PROGRAM,
+                [
+                    f"{folder}: the folder cannot be made ({error.strerror or error}); give one "
+                    "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
+                ],
+            )
     try:
-        for path in (settings.config_cache, settings.spool):
-            os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         spool.open()
     except SpoolInUseError as error:
         refuse_start(PROGRAM, [str(error)])
@@ -176,7 +187,7 @@ def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
         refuse_start(
             PROGRAM,
             [
-                f"{path}: cannot be written: {error.strerror or error}; give a folder "
+                f"{settings.spool}: cannot be written: {error.strerror or error}; give a folder "
                 "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
             ],
         )

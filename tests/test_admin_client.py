@@ -91,6 +91,9 @@ class AdminClientTests(AdminServerTestCase):
         }.items():
             error = self.assertRaises(AdminError, client.call, "GET", path)
             self.assertTrue(str(error).startswith(start), str(error))
+            # What no control plane says may come from somebody else.
+            foreign = path in ("/page", "/none")
+            self.assertEqual(foreign, "OMNIGATE_CONTROL_URL" in str(error))
             self.assertNotIn("\n", str(error))
 
     def test_something_else_than_json(self) -> None:

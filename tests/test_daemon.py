@@ -255,6 +255,17 @@ class ListenFaultTests(SynchronousTestCase):
             self.assertIn("OMNIGATE_X or --x", line)
         self.assertIn("odd", listen_fault("x:1", "OMNIGATE_X", ValueError("odd")))
 
+    def test_words_of_the_system(self) -> None:
+        """What the system says is told without the numbers and names of Twisted's own."""
+        for error in (
+            OSError(errno.ENOENT, "No such file", "4711", None, b"/no/x.sock.lock"),
+            OSError(errno.ENOENT, "No such file"),
+        ):
+            line = listen_fault("unix:/no/x.sock", "OMNIGATE_X", error)
+            self.assertEqual(
+                "cannot listen on unix:/no/x.sock: No such file; correct OMNIGATE_X", line
+            )
+
 
 class EndpointTests(SynchronousTestCase):
     """The endpoint of a setting."""
@@ -274,3 +285,23 @@ class EndpointTests(SynchronousTestCase):
             )
             self.assertEqual(ended.code, START_FAILED)
             self.assertIn(f"omnigate-sample: OMNIGATE_X: {listen} is no ", stderr.getvalue())
+
+    def test_reasons(self) -> None:
+        """What the parsers could not use is told in words of the setting, not of their code."""
+        for listen, words in (
+            ("tcp:80:iface=127.0.0.1", "unknown or out of place"),
+            ("tcp:80:interface=[::1]", "a colon within a value as \\:"),
+            ("systemd:domain=INET:name=public", "no such socket"),
+            ("systemd:domain=INET:index=3", "no such socket"),
+            ("ssl:443:privateKey=/no/key.pem", "/no/key.pem: No such file"),
+            ("nothing:1", "nothing"),
+        ):
+            stderr = io.StringIO()
+            self.patch(sys, "__stderr__", stderr)
+            self.assertRaises(
+                SystemExit, endpoint_of, "omnigate-sample", MemoryReactor(), listen, "OMNIGATE_X"
+            )
+            line = stderr.getvalue()
+            self.assertIn(words, line)
+            for inner in ("_parse", "Errno", "list index"):
+                self.assertNotIn(inner, line)

@@ -119,7 +119,8 @@ class ConfigPull:
         except FileNotFoundError:
             return
         except OSError as error:
-            _log.error("{path} cannot be read: {error}", path=self._cache_path, error=error)
+            reason = error.strerror or error
+            _log.error("{path} cannot be read: {reason}", path=self._cache_path, reason=reason)
             return
         try:
             snapshot = decode_snapshot(body)
@@ -223,10 +224,11 @@ def _refusal(status: int) -> str:
     """Put a status into words, with the remedy where there is one."""
     if status == 503:
         return "the control plane is not ready"
-    if status in (401, 403):
+    if status in (401, 403, 429):
+        # 429 comes from a control plane that has seen too many wrong tokens.
         return (
             f"the control plane answered {status}; OMNIGATE_INTERNAL_TOKEN must be the same on"
-            " both planes"
+            " both planes, and OMNIGATE_CONTROL_URL the address of the control plane"
         )
     if status in (404, 405):
         return (

@@ -296,8 +296,12 @@ class Delivery:
             # Some other server at that address: its 200 must not eat the money.
             return 0, "what answers at OMNIGATE_CONTROL_URL is not a control plane"
         fault = f"the control plane answered {status}"
-        if status in (401, 403):
-            fault += "; OMNIGATE_INTERNAL_TOKEN must be the same on both planes"
+        if status in (401, 403, 429):
+            # 429 comes from a control plane that has seen too many wrong tokens.
+            fault += (
+                "; OMNIGATE_INTERNAL_TOKEN must be the same on both planes, and "
+                "OMNIGATE_CONTROL_URL the address of the control plane"
+            )
         elif status in (404, 405):
             fault += "; OMNIGATE_CONTROL_URL must be the address of the control plane"
         return status, fault

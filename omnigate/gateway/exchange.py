@@ -234,7 +234,7 @@ class Exchange:
             if key is not None:
                 self.key = key
                 return key
-        if bearer is None and plain is None:
+        if plain is None and (bearer is None or bearer[:7].lower() != b"bearer "):
             raise GatewayError(
                 "invalid_api_key",
                 "no key was sent; send a gateway key as 'Authorization: Bearer KEY' or 'x-api-key'",
@@ -272,7 +272,8 @@ class Exchange:
         if not targets:
             raise GatewayError(
                 "endpoint_not_supported",
-                f"no target of the model {quoted(model)} serves {endpoint.path}",
+                f"no target of the model {quoted(model)} serves {endpoint.path}: "
+                f"none speaks the {endpoint.protocol} protocol",
                 param="model",
             )
         if route.cache_ttl_s and repeats.answer(self, route):

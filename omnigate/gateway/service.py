@@ -234,6 +234,14 @@ class DataService(DaemonService):
         """Let requests in flight end; cut those that do not."""
         for connection in list(self.factory.connections):
             connection.stop_after_answer()
+        waiting = self.factory.busy()
+        if waiting and not self._hurried:
+            self.log.info(
+                "omnigate-data stops: requests in flight ({count}) may take up to {grace:g} s to "
+                "end; another signal ends them at once",
+                count=waiting,
+                grace=grace_seconds,
+            )
         give_up_at = self.clock.seconds() + grace_seconds
         while self.factory.busy() and self.clock.seconds() < give_up_at and not self._hurried:
             await self._pause(_DRAIN_LOOK_SECONDS)

@@ -82,13 +82,23 @@ class Troubles:
         refusal.told = True
         variable = target.upstream.config.api_key_env
         if status is None:
-            reason = f"{variable} is not set; set it in the data plane's environment and restart"
-        elif variable is None:
-            reason = f"{status} to model {target.model}; none is sent, name one in api_key_env"
-        else:
-            reason = f"{status} to model {target.model}; correct {variable} and restart"
+            # Nobody was asked, so nobody has refused.
+            self.log.error(
+                "upstream {name} has no credential: {variable} is not set; set it in the data "
+                "plane's environment and restart",
+                name=name,
+                variable=variable,
+            )
+            return
+        remedy = f"correct {variable} and restart"
+        if variable is None:
+            remedy = "none is sent, name one in api_key_env"
         self.log.error(
-            "upstream {name} refuses the gateway's credential: {reason}", name=name, reason=reason
+            "upstream {name} refuses the gateway's credential: {status} to model {model}; {remedy}",
+            name=name,
+            status=status,
+            model=target.model,
+            remedy=remedy,
         )
 
     def succeeded(self, target: Target) -> None:

@@ -155,6 +155,8 @@ class PollTests(PullCase):
         for answer, words in (
             ((503, b""), "the control plane is not ready"),
             ((401, b""), "OMNIGATE_INTERNAL_TOKEN"),
+            ((401, b""), "OMNIGATE_CONTROL_URL"),
+            ((429, b""), "OMNIGATE_INTERNAL_TOKEN"),
             ((404, b""), "OMNIGATE_CONTROL_URL"),
             ((500, b""), "answered 500"),
             ((204, b""), "answered 204"),
@@ -174,7 +176,7 @@ class PollTests(PullCase):
             self.assertIn(words, self.errors(logged)[0])
             self.assertIn("no longer", logged[-1]["log_format"])
         self.assertEqual(len(self.installed), 1)
-        self.assertEqual(self.pull.failures, 200)
+        self.assertEqual(self.pull.failures, 240)
 
     def test_none_at_all(self) -> None:
         """Without any snapshot the log says that there is none to serve with."""

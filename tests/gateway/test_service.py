@@ -10,7 +10,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
-from twisted.logger import LogLevel, capturedLogs
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import (
@@ -280,7 +280,10 @@ class StopTests(ServiceTestCase):
         """A request under way is answered within the grace, and its usage delivered."""
         client = self.client()
         client.send(request(CHAT))
-        stopping = self.service.stopService()
+        with capturedLogs() as logged:
+            stopping = self.service.stopService()
+        [line] = [formatEvent(event) for event in logged]
+        self.assertIn("in flight (1) may take up to", line)
         self.pass_time(GRACE - 1)
         self.assertNoResult(stopping)
         self.opened[-1].answer(reply(ANSWER))

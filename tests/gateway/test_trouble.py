@@ -93,7 +93,7 @@ class CredentialTests(PlaneCase):
         lines = self.ask(*[reply(ERROR, b"500 Oops")] * 2, model=b"large")
         [line] = [line for line in lines if "credential" in line]
         self.assertIn("u2", line)
-        self.assertIn("ABSENT_KEY is not set", line)
+        self.assertIn("has no credential: ABSENT_KEY is not set", line)
 
     def test_answers_read_on(self) -> None:
         """It does not matter whether the client waited for the answer."""
