@@ -99,7 +99,12 @@ ERRORS: dict[str, ErrorKind] = {
 """Every refusal a client can meet, by its code."""
 
 CLIENT_GONE = "client_disconnected"
-"""Counted like a refusal: the client left before any upstream was asked, so nobody is told."""
+"""Counted like a refusal: the client left before any upstream was asked, so nobody is told.
+
+In the log it also stands where the client left, or took nothing any more, in the middle."""
+
+UPSTREAM_CUT = "upstream_cut"
+"""In the log only: the provider broke the answer off in the middle, and the client saw it break."""
 
 ADMIN_ERRORS: dict[str, ErrorKind] = {
     **_rows(401, "authentication_error", "authentication_error", "invalid_token"),

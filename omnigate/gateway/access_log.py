@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from omnigate.errors import UPSTREAM_CUT
 from omnigate.files import IWriter
 from omnigate.text import valid_text
 
@@ -73,7 +74,7 @@ class AccessLine(
 ):
     """One request; the members in the order in which they are written. Absent is ``None``.
 
-    ``ts`` is :func:`time_text` of the request's end; ``level`` is :func:`level_of` its status;
+    ``ts`` is :func:`time_text` of the request's end; ``level`` is :func:`level_of` the end;
     ``key`` the key's name; ``route`` the model asked for and ``model`` what the upstream was sent;
     ``first_byte_ms`` and ``duration_ms`` count from the request's head.
     """
@@ -279,9 +280,9 @@ def _shortened(text: str) -> str:
     return text[:_MAX_TEXT] + "…"
 
 
-def level_of(status: int) -> str:
-    """``error`` where the gateway or all providers failed, else ``info``."""
-    return "error" if status >= 500 else "info"
+def level_of(status: int, error_code: str) -> str:
+    """``error`` where the gateway or the providers failed, else ``info``."""
+    return "error" if status >= 500 or error_code == UPSTREAM_CUT else "info"
 
 
 def time_text(ts: float) -> str:

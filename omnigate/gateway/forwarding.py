@@ -18,7 +18,7 @@ from omnigate.dialects.answer import begins_object, wrap_error
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
-from omnigate.errors import MAX_CLIENT_RETRY_AFTER
+from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT
 from omnigate.events import NO_TOKENS, TokenCounts
 from omnigate.gateway import repeats, settle
 from omnigate.gateway.attempts import (
@@ -409,7 +409,7 @@ class Forwarding:
         assert head is not None and target is not None
         self._fail_target(target, outcome, head.status)
         counts, estimated = self._metered()
-        self._settle(499, counts, estimated, target)
+        self._settle(499, counts, estimated, target, UPSTREAM_CUT)
         self._exchange.response.abort()
 
     def relay_stalled(self) -> None:
@@ -425,7 +425,7 @@ class Forwarding:
             self._cancel()
             if self._walk.target is not None:
                 self._record("canceled", None)
-            self._settle(499, NO_TOKENS, False, None)
+            self._settle(499, NO_TOKENS, False, None, CLIENT_GONE)
             return
         self._abandon()
 
@@ -471,7 +471,7 @@ class Forwarding:
         if outcome not in NO_ANSWERS:
             counts, estimated = self._metered_at_last()
         self._record(outcome, head.status if head else None)
-        self._settle(499, counts, estimated, target)
+        self._settle(499, counts, estimated, target, CLIENT_GONE)
 
     def note_head(self, head: ResponseHead) -> None:
         """The head of an answer that nobody waits for any more."""

@@ -140,7 +140,7 @@ class DataPlane:
             self.access_log.line(
                 AccessLine(
                     ts=time_text(self.wall()),
-                    level=level_of(status),
+                    level=level_of(status, error.code),
                     request_id=request_id,
                     key=None,
                     method=head.method.decode("latin-1"),

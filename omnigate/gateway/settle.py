@@ -185,7 +185,7 @@ def _log(
     log.line(
         AccessLine(
             time_text(plane.wall()),
-            level_of(status),
+            level_of(status, error_code),
             exchange.id,
             exchange.key.name if exchange.key else None,
             exchange.head.method.decode("latin-1"),

@@ -68,7 +68,9 @@ class EscapeEraser:
         """Return the next part of the text without escapes."""
         if self._half and text:
             self._half = False
-            text = b"\0" + text[1:]
+            if text[:1] in (b"\\", b'"'):
+                # As in one piece: in junk a backslash may stand before anything else, too.
+                text = b"\0" + text[1:]
         if text.find(b"\\") >= 0:
             text = text.replace(b"\\\\", b"\0\0").replace(b'\\"', b"\0\0")
             self._half = text.endswith(b"\\")

@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.errors import CLIENT_GONE, UPSTREAM_CUT
 from omnigate.gateway import access_log as access_log_module
 from omnigate.gateway.access_log import FLUSH_SECONDS, AccessLine, AccessLog, level_of, time_text
 from omnigate.testing.disk import FaultyDisk
@@ -113,9 +114,15 @@ class LineTests(AccessLogCase):
         )
 
     def test_level(self) -> None:
-        """A fault of the gateway or of all providers stands out, a refusal or a lost client not."""
-        for status, level in ((200, "info"), (429, "info"), (499, "info"), (500, "error")):
-            self.assertEqual(level, level_of(status), status)
+        """A fault of the gateway or of the providers stands out, a refusal or a lost client not."""
+        for status, code, level in (
+            (200, "", "info"),
+            (429, "rate_limit_exceeded", "info"),
+            (499, CLIENT_GONE, "info"),
+            (499, UPSTREAM_CUT, "error"),
+            (500, "internal_error", "error"),
+        ):
+            self.assertEqual(level, level_of(status, code), code)
 
     def test_absent(self) -> None:
         """What does not apply is null."""

@@ -38,6 +38,8 @@ class LeavingTestCase(SynchronousTestCase):
         )
         self.assertEqual([outcome], self.plane.outcomes)
         self.assertEqual([], self.plane.refused)
+        line = self.plane.lines[-1]
+        self.assertEqual(("client_disconnected", "info"), (line.error_code, line.level))
         self.check_nothing_left()
 
     def check_nothing_left(self) -> None:

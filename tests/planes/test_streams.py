@@ -234,6 +234,8 @@ class BreakTests(StreamTestCase):
             self.assertEqual((delta(b"Hi"), False), (answer.body, answer.whole))
             self.assertFalse(self.client.open)
             self.check_event(499, True, "truncated")
+            [line] = self.plane.lines
+            self.assertEqual(("upstream_cut", "error"), (line.error_code, line.level))
 
     def test_cut_after_its_figures(self) -> None:
         """If the closing figures have come, they are the provider's."""

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -150,6 +150,8 @@ class ValueEndTests(SynchronousTestCase):
 
     @settings(max_examples=200, deadline=None)
     @given(st.text('{}[]:,"\\ nts1', max_size=40), places())
+    @example("[\\]", [2])
+    @example('["\\n"\\}]', [3, 6])
     def test_any_junk(self, text: str, where: list[int]) -> None:
         """However junk is cut, it ends at the same place."""
         self.assertEqual(self.end(cut(text.encode(), where)), self.end([text.encode()]))
