@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 60.0
 #: Between two requests of a client, on average.
 THINK_SECONDS = 0.7
 #: A kept connection is closed by the gateway after its client timeout.
-MAX_THINK_SECONDS = 0.6 * CLIENT_TIMEOUT_SECONDS
+MAX_THINK_SECONDS = 0.5 * CLIENT_TIMEOUT_SECONDS
 _READ_BYTES = 256 * 1024
 #: Of a client that reads slowly or not at all: small, so that the gateway notices.
 _SMALL_BUFFER = 8192

@@ -55,7 +55,11 @@ def _state(course: Course, before: State, after: State, events: int) -> str:
         lines.append(f"{figure}: {before.gauges.get(figure):g}, {after.gauges.get(figure):g}")
     lines.append(f"{events} events in the ledger")
     lines.append(f"the data plane's memory in the last two thirds: {course.trend_kb():+.0f} KB/min")
-    lines.append(f"the longest hold of its reactor: {course.worst_lag * 1000:.0f} ms")
+    waited = after.data.waited_seconds - before.data.waited_seconds
+    lines.append(
+        f"the longest hold of its reactor: {course.worst_lag * 1000:.0f} ms; it stood in line for "
+        f"a core for {waited:.1f} of {course.seconds:.0f} s"
+    )
     return "\n".join(lines)
 
 

@@ -14,10 +14,10 @@ PROVIDER_KEY: Final = "sk-soak-provider-credential"
 PROVIDER_KEY_VARIABLE: Final = "SOAK_PROVIDER_KEY"
 
 #: The settings of the data plane that a soak changes, in milliseconds and megabytes.
-CLIENT_TIMEOUT_SECONDS: Final = 2.5
-STALL_SECONDS: Final = 1.5
-STREAM_IDLE_SECONDS: Final = 2.5
-HEAD_SECONDS: Final = 3.0
+CLIENT_TIMEOUT_SECONDS: Final = 3.0
+STALL_SECONDS: Final = 2.0
+STREAM_IDLE_SECONDS: Final = 3.5
+HEAD_SECONDS: Final = 4.0
 DRAIN_SECONDS: Final = 4.0
 MAX_REQUEST_MB: Final = 2
 DATA_SETTINGS: Final = {

@@ -24,6 +24,7 @@ class Sight:
 
     :ivar rss_mb: resident memory, in millions of bytes.
     :ivar files: descriptors that are no TCP sockets.
+    :ivar waited_seconds: for a core since its start, while it could have worked.
     :ivar sockets: TCP sockets by ``(place, state)``; a place is the name of the other side, or
         ``client``.
     """
@@ -31,6 +32,7 @@ class Sight:
     rss_mb: float
     files: int
     sockets: Counter[tuple[str, str]]
+    waited_seconds: float = 0.0
 
     def count(self, place: str) -> int:
         """Return the sockets to one place, in any state."""
@@ -59,7 +61,15 @@ def look(pid: int, places: dict[int, str]) -> Sight:
             port, state = entry
             place = "itself" if state == "listening" else places.get(port, "client")
             sockets[place, state] += 1
-    return Sight(proc.memory_mb(pid, "VmRSS"), files, sockets)
+    return Sight(proc.memory_mb(pid, "VmRSS"), files, sockets, _waited(pid))
+
+
+def _waited(pid: int) -> float:
+    """Read how long the main thread stood in line for a core (Linux, sched-stats.rst)."""
+    try:
+        return int((_PROC / str(pid) / "schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0  # a kernel without these figures
 
 
 def socket_table(text: str) -> dict[str, tuple[int, str]]:

@@ -71,7 +71,7 @@ class StateTests(SynchronousTestCase):
             self.assertIn(name, "".join(self.faults(left)))
         for left, said in (
             (state(figures(omnigate_spool_events=1.0)), "wait in the spool"),
-            (state(figures(omnigate_data_deadlines=4.0)), "2 deadlines after, 1 before"),
+            (state(figures(omnigate_data_deadlines=6.0)), "4 deadlines after, 1 before"),
             (state(figures(omnigate_data_timers=8.0)), "8 timers after"),
             (state(files=13), "13 files"),
             (state(sockets=sockets(client__established=1)), "connections of clients are open"),
