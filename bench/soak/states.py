@@ -30,6 +30,7 @@ TIMERS_MORE = 2
 NOTHING = (
     "requests_in_flight",
     "request_memory_bytes",
+    "parse_memory_bytes",
     "abandoned_answers",
     "client_connections",
 )
