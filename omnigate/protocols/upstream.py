@@ -117,6 +117,8 @@ class UpstreamConnection(Protocol):
         self._reader: BodyReader | None = None
         self._packed: PackedReader | None = None
         self._holding = False  # nothing is read while something waits to be unpacked
+        self._arrived = b""  # what waits and has not been looked at
+        self._queued = False  # a turn for it has been asked for
         self._closed: Failure | None = None  # how the connection ended in the meantime
         self._head: ResponseHead | None = None
         self._buffer = b""
@@ -150,6 +152,7 @@ class UpstreamConnection(Protocol):
         self._head = None
         self._reader = None
         self._packed = None
+        self._arrived = b""
         self._interim = 0
         self.deadline = NEVER
         self._large = len(request) > LARGE_BYTES
@@ -184,7 +187,7 @@ class UpstreamConnection(Protocol):
             return
         if self._holding:
             self._paused = False
-            self._owner.call_soon(self._unpack_on)
+            self._unpack_soon()
         elif not self._lost:
             self._paused = False
             self._wire.resumeProducing()
@@ -214,7 +217,7 @@ class UpstreamConnection(Protocol):
             if self._reader is not None:
                 self._body_received(receiver, data)
             elif self._packed is not None:
-                self._packed_received(receiver, data)
+                self._packed_arrived(data)
             else:
                 self._head_received(data)
         except Exception as error:
@@ -292,7 +295,7 @@ class UpstreamConnection(Protocol):
             if packed is None:
                 self._body_received(receiver, buffer)
             else:
-                self._packed_received(receiver, buffer)
+                self._packed_arrived(buffer)
 
     def _body_received(self, receiver: AnswerReceiver, data: bytes) -> None:
         reader = self._reader
@@ -308,10 +311,26 @@ class UpstreamConnection(Protocol):
         if reader.ended:
             self._body_whole(receiver, reader)
 
-    def _packed_received(self, receiver: AnswerReceiver, data: bytes) -> None:
+    def _packed_arrived(self, data: bytes) -> None:
+        """Have it unpacked in its turn: a hundred reads at once may hold megabytes each."""
+        self._arrived = self._arrived + data if self._arrived else data
+        if not self._holding:
+            self._holding = True
+            self._wire.pauseProducing()
+            if not self._paused:
+                self._unpack_soon()
+
+    def _unpack_soon(self) -> None:
+        """Ask for a turn, unless one is waited for."""
+        if not self._queued:
+            self._queued = True
+            self._owner.call_soon(self._unpack_on)
+
+    def _unpack(self, receiver: AnswerReceiver) -> None:
         """Unpack one slice; others have their turn before the next."""
         packed = self._packed
         assert packed is not None
+        data, self._arrived = self._arrived, b""
         payload = packed.feed(data)
         if payload:
             receiver.answer_data(payload)
@@ -320,15 +339,12 @@ class UpstreamConnection(Protocol):
                 self._holding = False
                 return
             receiver = taker
-        if packed.more:
-            if not self._holding:
-                self._holding = True
-                self._wire.pauseProducing()
+        if packed.more or self._arrived:
             if not self._paused:
-                self._owner.call_soon(self._unpack_on)
+                self._unpack_soon()
             return
-        held, self._holding = self._holding, False
-        if held and not self._paused and not self._lost:
+        self._holding = False
+        if not self._paused and not self._lost:
             self._wire.resumeProducing()
         if packed.ended:
             packed.finish()
@@ -338,11 +354,12 @@ class UpstreamConnection(Protocol):
 
     def _unpack_on(self) -> None:
         """The next turn of what waits to be unpacked."""
+        self._queued = False
         receiver = self._receiver
         # Where it was paused meanwhile, it is called again when it goes on.
         if receiver is not None and self._holding and not self._paused:
             try:
-                self._packed_received(receiver, b"")
+                self._unpack(receiver)
             except Exception as error:
                 self._broke(receiver, error)
 

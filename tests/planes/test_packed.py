@@ -105,7 +105,7 @@ class PackedTests(SynchronousTestCase):
             self.assertEqual(200, client.answer.status)
 
     def test_event_by_event(self) -> None:
-        """Each event of a packed stream goes out in the turn in which it came."""
+        """Each event of a packed stream goes out in the turn behind that in which it came."""
         plane = MemoryDataPlane()
         client = plane.client()
         client.send(request(CHAT_STREAM))
@@ -114,7 +114,7 @@ class PackedTests(SynchronousTestCase):
         for number in range(20):
             event = delta(b"word%d" % number)
             piece = packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH)
-            plane.last.transport.peer_sends(chunk(piece))
+            plane.last.answer(chunk(piece))
             self.assertTrue(client.received().endswith(chunk(event)))
         plane.last.answer(chunk(packer.compress(CLOSING) + packer.flush()) + END)
         self.assertTrue(client.answer.whole)
@@ -210,9 +210,48 @@ class TurnTests(SynchronousTestCase):
             self.assertLess(len(client.received()) - before, 3 * SLICE_BYTES)
             before = len(client.received())
             count += 1
-        self.assertEqual(len(WIDE) // SLICE_BYTES, count)
+        self.assertEqual(1 + len(WIDE) // SLICE_BYTES, count)
         self.assertEqual(WIDE, client.answer.body)
         self.assertTrue(wire.reading)
+
+    def test_many_at_once(self) -> None:
+        """Of what comes together nothing is unpacked on the spot; each has its turn in order."""
+        plane = MemoryDataPlane()
+        turns: list[Callable[[], None]] = []
+        self.patch(plane.watchdog, "call_soon", turns.append)
+        clients = [plane.client() for _ in range(20)]
+        for client in clients:
+            client.send(request(CHAT))
+        for connection in plane.opened:
+            head, begun, rest = packed(WIDE).partition(b"\r\n\r\n")
+            # The head alone, with the beginning of the body, and the rest.
+            connection.transport.peer_sends(head + begun + rest[:20])
+            connection.transport.peer_sends(rest[20:])
+        self.assertEqual(20, len(turns))
+        self.assertEqual(0, plane.plane.held.bytes)
+        self.assertEqual({b""}, {client.received() for client in clients})
+        while turns:
+            turns.pop(0)()
+            plane.turn()
+            self.assertLessEqual(len(turns), 20)
+        self.assertEqual({WIDE}, {client.answer.body for client in clients})
+
+    def test_turn_is_asked_for_once(self) -> None:
+        """However often a client stops and goes on before it comes."""
+        plane = MemoryDataPlane()
+        turns: list[Callable[[], None]] = []
+        self.patch(plane.watchdog, "call_soon", turns.append)
+        client = plane.client()
+        client.send(request(CHAT))
+        plane.last.transport.peer_sends(packed(WIDE))
+        connection = plane.last.protocol
+        while turns:
+            for _ in range(3):
+                connection.pause()
+                connection.resume()
+            self.assertEqual(1, len(turns))
+            turns.pop()()
+        self.assertEqual(WIDE, client.answer.body)
 
     def test_close_in_the_meantime(self) -> None:
         """A connection that ends while there is more to unpack ends after that."""

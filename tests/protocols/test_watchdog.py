@@ -1,12 +1,19 @@
 """One timer for all deadlines."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.protocols.watchdog import MAX_TOLD_AT_ONCE, NEVER, SWEEP_SECONDS, Watchdog
+from omnigate.protocols.watchdog import (
+    MAX_TOLD_AT_ONCE,
+    NEVER,
+    SOON_SECONDS,
+    SWEEP_SECONDS,
+    Watchdog,
+)
 
 
 class Waiting:
@@ -182,6 +189,42 @@ class WatchdogTests(SynchronousTestCase):
             for waiting in many:
                 self.watchdog.discard(waiting)
 
+    def test_calls_soon(self) -> None:
+        """Calls that can wait share a bounded time of each turn, and come in order.
+
+        One takes a whole turn, if it takes that long; one that fails is told and stops no other.
+        """
+
+        class InjectedError(Exception):
+            pass
+
+        called: list[tuple[int, int]] = []
+
+        def work(number: int, left: int, seconds: float) -> None:
+            called.append((number, left))
+            self.clock.rightNow += seconds
+            if left:
+                self.watchdog.call_soon(partial(work, number, left - 1, seconds))
+            if number == 1:
+                raise InjectedError
+
+        for seconds in (0.0, SOON_SECONDS / 10, SOON_SECONDS / 2.5, SOON_SECONDS * 3):
+            called.clear()
+            for number in range(20):
+                self.watchdog.call_soon(partial(work, number, 2, seconds))
+            self.assertEqual([], called)
+            turns = 0
+            while len(called) < 60:
+                before = self.clock.seconds()
+                self.clock.advance(0)
+                self.assertLessEqual(self.clock.seconds() - before, SOON_SECONDS + seconds)
+                turns += 1
+            # Nobody is called again within a turn.
+            self.assertGreaterEqual(turns, 3)
+            self.assertEqual([(n, left) for left in (2, 1, 0) for n in range(20)], called)
+            self.assertEqual(3, len(self.flushLoggedErrors(InjectedError)))
+            self.assertEqual(1, len(self.clock.getDelayedCalls()))
+
     def test_exact(self) -> None:
         """What needs the very moment does not get that of the last sweep."""
         self.clock.advance(SWEEP_SECONDS / 2)
@@ -193,7 +236,11 @@ class WatchdogTests(SynchronousTestCase):
         many = self.joined(2 * MAX_TOLD_AT_ONCE)
         while not any(waiting.passed for waiting in many):
             self.clock.advance(SWEEP_SECONDS / 2)
-        self.assertEqual(2, len(self.clock.getDelayedCalls()))
+        called: list[int] = []
+        self.watchdog.call_soon(lambda: called.append(1))
+        self.assertEqual(3, len(self.clock.getDelayedCalls()))
         self.watchdog.stop()
         self.watchdog.stop()
         self.assertEqual([], self.clock.getDelayedCalls())
+        self.pass_time(1)
+        self.assertEqual([], called)
