@@ -332,7 +332,7 @@ class Forwarding:
         self.connection = None
         head, target, exchange = self._head, self._walk.target, self._exchange
         assert head is not None and target is not None
-        refused = self._refused(head, target)
+        refused = "" if self._verdict is Verdict.ANSWER else self._refused(head, target)
         if refused:
             self._record(refused, head.status)
             self._next()

@@ -120,7 +120,7 @@ def unrelayable(head: ResponseHead) -> str:
     We asked for ``identity``: what is packed so that it cannot be unpacked can be neither metered
     nor judged.
     """
-    if not is_readable(head):
+    if b"content-encoding" in head.headers and not is_readable(head):
         return "unknown_coding"
     content_type = head.headers.get(b"content-type", b"")
     # Of control bytes only the tab gets past the parser of heads.

@@ -70,11 +70,12 @@ class ShortAnswer:
     :ivar last: when its last byte came, by the watchdog's time.
     """
 
-    __slots__ = ("_hold", "_owner", "_pieces", "_size", "_watchdog", "last")
+    __slots__ = ("_held", "_hold", "_owner", "_pieces", "_size", "_watchdog", "last")
 
     def __init__(self, owner: ShortOwner, watchdog: Watchdog, held: HeldBytes) -> None:
         self._owner = owner
-        self._hold = Hold(held)
+        self._held = held
+        self._hold: Hold | None = None  # most answers are too short to need one
         self._watchdog = watchdog
         self._pieces: list[bytes] = []
         self._size = 0
@@ -97,12 +98,20 @@ class ShortAnswer:
         pieces = self._pieces
         pieces.append(data)
         size = self._size = self._size + len(data)
-        if size > LITTLE_BYTES and (size > SHORT_BYTES or not self._hold.keep(size)):
-            self._hold.keep(0)
+        if size > LITTLE_BYTES and not self._may_keep(size):
+            self._hold = None
             self._pieces = []
             self._owner.short_overflow(b"".join(pieces))
         elif len(pieces) >= _MAX_PIECES:
             self._pieces = [b"".join(pieces)]
+
+    def _may_keep(self, size: int) -> bool:
+        if size > SHORT_BYTES:
+            return False
+        hold = self._hold
+        if hold is None:
+            hold = self._hold = Hold(self._held)
+        return hold.keep(size)
 
     def answer_end(self) -> None:
         """All of it is here."""
