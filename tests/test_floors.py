@@ -18,6 +18,7 @@ FLOORS = {
     **dict.fromkeys(
         (
             "backoff",
+            "capabilities",
             "errors",
             "events",
             "files",

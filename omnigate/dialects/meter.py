@@ -130,7 +130,7 @@ class Meter:
         self.body_bytes += len(body)
         verdict, usage = read_answer(self.kind, body)
         if usage is not None:
-            self._merge_closing(usage)
+            self.merge_closing(usage)
         return verdict
 
     def piece(self, data: bytes) -> None:
@@ -144,7 +144,7 @@ class Meter:
             self._usage_seen = raw
             usage = read_usage(raw)
             if usage is not None:
-                self._merge_closing(usage)
+                self.merge_closing(usage)
 
     def unfinished(self) -> None:
         """Take the end of an answer that its protocol never called finished.
@@ -158,6 +158,11 @@ class Meter:
         if self.kind == _UNMETERED:
             return TokenCounts()
         return self._figures.normalised(ANTHROPIC if self.kind == "messages" else OPENAI)
+
+    @property
+    def thinking_tokens(self) -> int | None:
+        """The share of the output that was thought; ``None`` where it was not told."""
+        return self._figures.thinking
 
     def settle(self, request_body: bytes) -> tuple[TokenCounts, bool]:
         """Return the counts to bill, and whether they are an estimate.
@@ -182,7 +187,12 @@ class Meter:
         counts.output_tokens = max(counts.output_tokens, output)
         return counts, True
 
-    def _merge_closing(self, usage: Usage) -> None:
+    def merge_opening(self, usage: Usage) -> None:
+        """Take in figures that open an answer, as those of Anthropic's ``message_start``."""
+        self._figures.merge(usage)
+
+    def merge_closing(self, usage: Usage) -> None:
+        """Take in a usage object of the whole answer."""
         if self._figures.merge(usage) or (self.kind == "embeddings" and self._figures.input_seen):
             self.closing_seen = True
 
@@ -204,14 +214,14 @@ class Meter:
         """Take in what was read of an event with care."""
         self.text_bytes += odd.text_bytes
         if odd.usage is not None:
-            self._merge_closing(odd.usage)
+            self.merge_closing(odd.usage)
         if self.kind == "messages":
             if odd.message_usage is not None:
                 self._figures.merge(odd.message_usage)
             return _messages_flags(odd.type, odd.error)
         if self.kind == "responses":
             if odd.response_usage is not None:
-                self._merge_closing(odd.response_usage)
+                self.merge_closing(odd.response_usage)
             return _responses_flags(odd.type, odd.error)
         flags = FINISHED if odd.finish_reason else 0
         if odd.usage is not None and not odd.choices:
@@ -237,7 +247,7 @@ def _read_chat(meter: Meter, data: bytes) -> int:
             if choice.finish_reason:
                 flags = FINISHED
     if chunk.usage is not None:
-        meter._merge_closing(chunk.usage)
+        meter.merge_closing(chunk.usage)
         if not choices:
             flags |= USAGE_ONLY
     if chunk.error is not ABSENT or not choices:
@@ -252,7 +262,7 @@ def _read_responses(meter: Meter, data: bytes) -> int:
         return 0
     for holder in (event, event.response):
         if holder is not None and holder.usage is not None:
-            meter._merge_closing(holder.usage)
+            meter.merge_closing(holder.usage)
     return _responses_flags(event.type, tells_error(event.error))
 
 
@@ -264,7 +274,7 @@ def _read_messages(meter: Meter, data: bytes) -> int:
             if text:
                 meter.text_bytes += text_length(text)
     if event.usage is not None:
-        meter._merge_closing(event.usage)
+        meter.merge_closing(event.usage)
     if event.message is not None and event.message.usage is not None:
         meter._figures.merge(event.message.usage)
     return _messages_flags(event.type, tells_error(event.error))

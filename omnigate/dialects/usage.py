@@ -8,6 +8,9 @@ All protocols put them into an object named ``usage``; what the members are call
 * messages: ``input_tokens``, ``output_tokens``, ``cache_read_input_tokens``,
   ``cache_creation_input_tokens``.
 
+The share of the output that was thought stands in ``completion_tokens_details`` or
+``output_tokens_details``; it is part of the output and on no bill of its own.
+
 The names never contradict each other, so one shape reads them all; what an input figure *means* is
 decided by the protocol, in :meth:`Figures.normalised`.
 """
@@ -42,6 +45,13 @@ class Details(msgspec.Struct, gc=False):
     cache_write_tokens: Count | None = None
 
 
+class OutputDetails(msgspec.Struct, gc=False):
+    """What of the output was thought: OpenAI's word, and Anthropic's."""
+
+    reasoning_tokens: Count | None = None
+    thinking_tokens: Count | None = None
+
+
 class Usage(msgspec.Struct, gc=False):
     """A usage object of any of the protocols; ``None`` is a figure that was not given."""
 
@@ -53,6 +63,8 @@ class Usage(msgspec.Struct, gc=False):
     cache_creation_input_tokens: Count | None = None
     prompt_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
+    completion_tokens_details: OutputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 _decode_usage = msgspec.json.Decoder(Usage | None).decode
@@ -86,6 +98,8 @@ def odd_usage(value: object) -> Usage | None:
         cache_creation_input_tokens=_count(value.get("cache_creation_input_tokens")),
         prompt_tokens_details=_odd_details(value.get("prompt_tokens_details")),
         input_tokens_details=_odd_details(value.get("input_tokens_details")),
+        completion_tokens_details=_odd_output(value.get("completion_tokens_details")),
+        output_tokens_details=_odd_output(value.get("output_tokens_details")),
     )
 
 
@@ -130,6 +144,15 @@ def _odd_details(value: object) -> Details | None:
     )
 
 
+def _odd_output(value: object) -> OutputDetails | None:
+    if not isinstance(value, dict):
+        return None
+    return OutputDetails(
+        reasoning_tokens=_count(value.get("reasoning_tokens")),
+        thinking_tokens=_count(value.get("thinking_tokens")),
+    )
+
+
 def _count(value: object) -> int | None:
     """Return a figure that can be believed; ``12.0`` can, ``true`` and ``"12"`` cannot."""
     if isinstance(value, float) and value.is_integer():
@@ -147,6 +170,7 @@ class Figures:
 
     :ivar input: as the protocol counts it; see :meth:`normalised`.
     :ivar input_seen: whether an input figure of any kind was given at all.
+    :ivar thinking: the share of the output that was thought; ``None`` where it was not told.
     """
 
     input: int = 0
@@ -154,6 +178,7 @@ class Figures:
     written: int = 0
     output: int = 0
     input_seen: bool = False
+    thinking: int | None = None
 
     def merge(self, usage: Usage) -> bool:
         """Take the figures of one usage object in.
@@ -169,6 +194,10 @@ class Figures:
                 self.input_seen = True
                 if tokens > self.input:
                     self.input = tokens
+        for output in (usage.completion_tokens_details, usage.output_tokens_details):
+            if output is not None:
+                self._merge_thinking(output.reasoning_tokens)
+                self._merge_thinking(output.thinking_tokens)
         output_given = False
         for tokens in (usage.completion_tokens, usage.output_tokens):
             if tokens is not None:
@@ -192,6 +221,10 @@ class Figures:
             cache_write_input_tokens=self.written,
             output_tokens=self.output,
         )
+
+    def _merge_thinking(self, thinking: int | None) -> None:
+        if thinking is not None and (self.thinking is None or thinking > self.thinking):
+            self.thinking = thinking
 
     def _merge_cache(self, cached: int | None, written: int | None) -> None:
         if cached is not None:

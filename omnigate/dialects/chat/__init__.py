@@ -1,0 +1,1 @@
+"""Chat Completions of the OpenAI protocol: requests, answers and streams ⇄ shapes."""

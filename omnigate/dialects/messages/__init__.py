@@ -1,0 +1,1 @@
+"""Messages of the Anthropic protocol: requests, answers and streams ⇄ shapes."""

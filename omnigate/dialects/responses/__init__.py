@@ -1,0 +1,1 @@
+"""Responses of the OpenAI protocol: requests, answers and streams ⇄ shapes."""
