@@ -1,0 +1,41 @@
+"""Ids and names of tools in the spelling that the other protocol takes.
+
+The same text always becomes the same, so that a call and its result stay together.
+"""
+
+import re
+from hashlib import sha256
+
+MAX_OPENAI_ID_CHARS = 40
+"""What Chat takes for the id of a tool call; some servers take more."""
+MAX_OPENAI_NAME_CHARS = 64
+"""What OpenAI takes for the name of a function; Anthropic takes 128."""
+
+_foreign = re.compile(r"[^A-Za-z0-9_-]").sub
+_DIGEST_CHARS = 8
+
+
+def anthropic_id(text: str) -> str:
+    """Return an id as Anthropic takes it: of letters, digits, ``_`` and ``-`` only."""
+    spelled = _foreign("_", text)
+    return text if spelled == text else f"{spelled}_{_digest(text)}"
+
+
+def openai_id(text: str) -> str:
+    """Return an id as OpenAI takes it: of at most :data:`MAX_OPENAI_ID_CHARS` characters."""
+    return _shortened(text, MAX_OPENAI_ID_CHARS)
+
+
+def openai_name(text: str) -> str:
+    """Return a name as OpenAI takes it: of at most :data:`MAX_OPENAI_NAME_CHARS` characters."""
+    return _shortened(text, MAX_OPENAI_NAME_CHARS)
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - _DIGEST_CHARS - 1]}_{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGEST_CHARS]
