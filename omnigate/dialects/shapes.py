@@ -220,6 +220,8 @@ class Request:
     :ivar include_usage: whether the stream is to end with its usage (Chat).
     :ivar wants_thinking: whether the answer's thinking is shown to this client.
     :ivar echo: members that a Responses answer repeats, as JSON text by name.
+    :ivar namespaces: of a function that a client of Responses keeps in a namespace: by the name it
+        has here, that of the namespace and its own in there.
     """
 
     turns: list[Turn]
@@ -241,6 +243,7 @@ class Request:
     include_usage: bool = False
     wants_thinking: bool = True
     echo: dict[str, bytes] = attrs.Factory(dict)
+    namespaces: dict[str, tuple[str, str]] = attrs.Factory(dict)
 
 
 class Quirk(enum.Flag):
@@ -317,6 +320,8 @@ class Frame:
     :ivar id: the request id, 32 hexadecimal digits, of which the answer's ids are made.
     :ivar created: seconds since 1970.
     :ivar model: the name that the client asked for.
+    :ivar tool_names: as in :class:`Written`.
+    :ivar echo: as in :class:`Request`, and so ``namespaces``.
     """
 
     id: str
@@ -326,6 +331,7 @@ class Frame:
     wants_thinking: bool = True
     tool_names: Mapping[str, str] = attrs.Factory(dict)
     echo: Mapping[str, bytes] = attrs.Factory(dict)
+    namespaces: Mapping[str, tuple[str, str]] = attrs.Factory(dict)
 
 
 class DeltaSink(Protocol):

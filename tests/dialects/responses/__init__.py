@@ -1,0 +1,1 @@
+"""Tests of Responses, as a client speaks it and an upstream."""
