@@ -199,6 +199,8 @@ class Format:
     """The form an answer is held to.
 
     :ivar schema: JSON text; empty for any JSON object.
+    :ivar strict: as the client said; a client of Messages cannot, so its reader says it by
+        :func:`omnigate.dialects.parameters.is_strict_schema`.
     """
 
     schema: bytes = b""
@@ -217,6 +219,7 @@ class Request:
     :ivar summaries: whether the client wishes to see what the model thinks (``reasoning.summary``
         of Responses, as text: ``auto``, ``concise``, ``detailed``).
     :ivar parallel: ``False`` where only one tool may be called at a time.
+    :ivar service_tier: in Chat's words (:func:`omnigate.dialects.parameters.tier_of_messages`).
     :ivar include_usage: whether the stream is to end with its usage (Chat).
     :ivar wants_thinking: whether the answer's thinking is shown to this client.
     :ivar echo: members that a Responses answer repeats, as JSON text by name.
