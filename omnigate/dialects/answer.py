@@ -6,6 +6,7 @@ Only answers that are held whole come here. They are short, so a tree may be bui
 import re
 from typing import Any, Literal
 
+import attrs
 import msgspec
 
 from omnigate.dialects.endpoints import ANTHROPIC
@@ -60,6 +61,19 @@ _ANTHROPIC_TYPES = {
 _KNOWN_ANTHROPIC_TYPES = frozenset(
     (*_ANTHROPIC_TYPES.values(), "invalid_request_error", "api_error")
 )
+
+
+@attrs.define
+class ErrorWords:
+    """What an error says of itself: valid text, cut; ``None`` is what it does not say.
+
+    :ivar code: also a number, as text; Anthropic's is that of ``details.error_code``.
+    """
+
+    message: str | None = None
+    type: str | None = None
+    code: str | None = None
+    param: str | None = None
 
 
 def begins_object(body: bytes) -> bool:
@@ -120,29 +134,44 @@ def wrap_error(protocol: str, status: int, body: bytes, request_id: str) -> byte
         return body
     if tree is None:
         tree = load_tree(body, MAX_HELD_BYTES)
-    error = _error_object(tree)
-    message = _message(error, tree, status, body)
-    code = _code(error)
-    given_type = _text(error.get("type"))
+    words = error_words(tree)
+    message = words.message or _body_text(status, body)
     if protocol == ANTHROPIC:
         # An OpenAI word among Anthropic's types would be no type to their SDK, so it gives way.
-        known = given_type in _KNOWN_ANTHROPIC_TYPES
+        known = words.type in _KNOWN_ANTHROPIC_TYPES
         fault: dict[str, Any] = {
-            "type": given_type if known else _category(protocol, status),
+            "type": words.type if known else _category(protocol, status),
             "message": message,
         }
-        if code is not None:
-            fault |= {"code": code, "details": {"error_code": code}}
+        if words.code is not None:
+            fault |= {"code": words.code, "details": {"error_code": words.code}}
         return msgspec.json.encode({"type": "error", "error": fault, "request_id": request_id})
     return msgspec.json.encode(
         {
             "error": {
                 "message": message,
-                "type": given_type or _category(protocol, status),
-                "param": _text(error.get("param")),
-                "code": code,
+                "type": words.type or _category(protocol, status),
+                "param": words.param,
+                "code": words.code,
             }
         }
+    )
+
+
+def error_words(tree: object) -> ErrorWords:
+    """Find what an error says of itself, in the shape of whatever server.
+
+    :param tree: what :func:`omnigate.dialects.usage.load_tree` makes of it.
+    """
+    error = _error_object(tree)
+    message = _text(error.get("message"))
+    if message is None and isinstance(tree, dict):
+        message = _text(tree.get("detail"))
+    return ErrorWords(
+        message=message,
+        type=_text(error.get("type")),
+        code=_code(error),
+        param=_text(error.get("param")),
     )
 
 
@@ -175,11 +204,9 @@ def _error_object(tree: object) -> dict[str, Any]:
     )
 
 
-def _message(error: dict[str, Any], tree: object, status: int, body: bytes) -> str:
-    found: object = error.get("message")
-    if not _text(found) and isinstance(tree, dict):
-        found = tree.get("detail") if isinstance(tree.get("detail"), str) else None
-    text = _text(found) or body.decode("utf-8", "replace").strip()
+def _body_text(status: int, body: bytes) -> str:
+    """Return the text of an error in which no message was found."""
+    text = body.decode("utf-8", "replace").strip()
     if not text:
         return f"The upstream answered with status {status} and said nothing."
     return _cut(text, MAX_MESSAGE_CHARS)

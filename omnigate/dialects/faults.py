@@ -1,8 +1,26 @@
-"""Errors of upstreams, in a neutral form between the protocols."""
+"""Errors of upstreams: read in one protocol, told to a client of another.
+
+What is read becomes a :class:`Fault`, whose kind every protocol has a status and words for. A whole
+error is read of its body and status; the error inside a stream has no status, and is known by its
+type and code.
+"""
 
 import enum
+import re
 
 import attrs
+import msgspec
+
+from omnigate.dialects.answer import (
+    MAX_HELD_BYTES,
+    AnswerVerdict,
+    ErrorWords,
+    error_words,
+)
+from omnigate.dialects.usage import load_tree
+from omnigate.text import valid_text
+
+_encode = msgspec.json.Encoder().encode
 
 
 class FaultKind(enum.Enum):
@@ -26,12 +44,372 @@ class FaultKind(enum.Enum):
 class Fault:
     """One error.
 
-    :ivar message: the provider's words.
+    :ivar message: the provider's words; empty where it gave none, or the fault is the gateway's
+        finding. Those of a ``CREDENTIAL`` are for the log only.
     :ivar code: the provider's, where it gave one that may be passed on.
     :ivar param: the field the provider names.
+    :ivar status: the upstream's, where it answered with one.
     """
 
     kind: FaultKind
-    message: str
+    message: str = ""
     code: str | None = None
     param: str | None = None
+    status: int | None = None
+
+
+class NotAnAnswer(Exception):  # noqa: N818
+    """What came with a good status is no answer.
+
+    :ivar verdict: ``not_json`` or ``error_envelope``.
+    """
+
+    def __init__(self, verdict: AnswerVerdict) -> None:
+        """Say which of the two it is."""
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+@attrs.frozen
+class _Row:
+    """How a kind is told: the client's status, type and code, and what is said of our own."""
+
+    openai_status: int
+    openai_type: str
+    openai_code: str | None
+    anthropic_status: int
+    anthropic_type: str
+    words: str
+
+
+_ROWS = {
+    FaultKind.INVALID: _Row(
+        400,
+        "invalid_request_error",
+        None,
+        400,
+        "invalid_request_error",
+        "The upstream refused the request and gave no reason.",
+    ),
+    FaultKind.CONTEXT_LENGTH: _Row(
+        400,
+        "invalid_request_error",
+        "context_length_exceeded",
+        400,
+        "invalid_request_error",
+        "The request is longer than the model's context: shorten the conversation.",
+    ),
+    FaultKind.CREDENTIAL: _Row(
+        502,
+        "server_error",
+        "upstream_authentication_failed",
+        502,
+        "api_error",
+        "The upstream refused the gateway's credential: its operator has to look into it.",
+    ),
+    FaultKind.QUOTA: _Row(
+        429,
+        "insufficient_quota",
+        "insufficient_quota",
+        402,
+        "billing_error",
+        "The gateway's account with the upstream has no credit left.",
+    ),
+    FaultKind.NOT_FOUND: _Row(
+        404,
+        "invalid_request_error",
+        "model_not_found",
+        404,
+        "not_found_error",
+        "The upstream does not know the model.",
+    ),
+    FaultKind.TOO_LARGE: _Row(
+        413,
+        "invalid_request_error",
+        "request_too_large",
+        413,
+        "request_too_large",
+        "The upstream takes no request as large as this one.",
+    ),
+    FaultKind.RATE_LIMIT: _Row(
+        429,
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        429,
+        "rate_limit_error",
+        "The upstream's rate limit is reached: try again later.",
+    ),
+    FaultKind.SERVER: _Row(
+        500, "server_error", None, 500, "api_error", "The upstream failed and gave no reason."
+    ),
+    FaultKind.TIMEOUT: _Row(
+        504,
+        "server_error",
+        "timeout",
+        504,
+        "timeout_error",
+        "The upstream took too long: try again.",
+    ),
+    FaultKind.OVERLOADED: _Row(
+        503,
+        "service_unavailable_error",
+        "server_is_overloaded",
+        529,
+        "overloaded_error",
+        "The upstream is overloaded: try again later.",
+    ),
+    FaultKind.BAD_ANSWER: _Row(
+        502,
+        "server_error",
+        "upstream_bad_response",
+        502,
+        "api_error",
+        "The upstream gave an answer that is none of its protocol: try again.",
+    ),
+    FaultKind.INTERRUPTED: _Row(
+        502,
+        "server_error",
+        "upstream_stream_interrupted",
+        502,
+        "api_error",
+        "The upstream ended its stream before the answer was finished: try again.",
+    ),
+}
+
+_STATUS_KINDS = {
+    401: FaultKind.CREDENTIAL,
+    402: FaultKind.QUOTA,
+    403: FaultKind.CREDENTIAL,
+    404: FaultKind.NOT_FOUND,
+    408: FaultKind.TIMEOUT,
+    413: FaultKind.TOO_LARGE,
+    429: FaultKind.RATE_LIMIT,
+    503: FaultKind.OVERLOADED,
+    504: FaultKind.TIMEOUT,
+    529: FaultKind.OVERLOADED,
+}
+
+# What a type or a code says where there is no status; OpenAI's and Anthropic's never clash.
+_WORD_KINDS = {
+    "invalid_request_error": FaultKind.INVALID,
+    "invalid_prompt": FaultKind.INVALID,
+    "invalid_value": FaultKind.INVALID,
+    "unsupported_parameter": FaultKind.INVALID,
+    "unsupported_value": FaultKind.INVALID,
+    "string_above_max_length": FaultKind.INVALID,
+    "content_policy_violation": FaultKind.INVALID,
+    "data_residency_mismatch": FaultKind.INVALID,
+    "bio_policy": FaultKind.INVALID,
+    "misalignment_policy_violation": FaultKind.INVALID,
+    "conflict_error": FaultKind.INVALID,
+    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
+    "exceed_context_size_error": FaultKind.CONTEXT_LENGTH,
+    "authentication_error": FaultKind.CREDENTIAL,
+    "invalid_api_key": FaultKind.CREDENTIAL,
+    "permission_error": FaultKind.CREDENTIAL,
+    "insufficient_quota": FaultKind.QUOTA,
+    "credit_balance_exhausted": FaultKind.QUOTA,
+    "billing_error": FaultKind.QUOTA,
+    "not_found_error": FaultKind.NOT_FOUND,
+    "model_not_found": FaultKind.NOT_FOUND,
+    "request_too_large": FaultKind.TOO_LARGE,
+    "rate_limit_error": FaultKind.RATE_LIMIT,
+    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
+    "requests": FaultKind.RATE_LIMIT,
+    "tokens": FaultKind.RATE_LIMIT,
+    "timeout": FaultKind.TIMEOUT,
+    "timeout_error": FaultKind.TIMEOUT,
+    "vector_store_timeout": FaultKind.TIMEOUT,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "service_unavailable_error": FaultKind.OVERLOADED,
+    "server_is_overloaded": FaultKind.OVERLOADED,
+    "slow_down": FaultKind.OVERLOADED,
+}
+
+# Responses has some fifteen codes for pictures that cannot be taken, all of this form.
+_tells_of_image = re.compile(r"image").search
+
+# Anthropic has no code for it, and most compatible servers give none.
+_tells_of_context = re.compile(
+    r"prompt is too long|context[ _](?:length|window|size|limit)", re.IGNORECASE
+).search
+
+# Coding tools shorten their conversation when they see it.
+_TOO_LONG = "prompt is too long: "
+
+
+# -- reading
+
+
+def openai_fault(status: int | None, body: bytes) -> Fault:
+    """Read an error of an OpenAI-style upstream.
+
+    :param status: that it came with; ``None`` for the data of an event in a stream.
+    :param body: the answer or the data, whole.
+    """
+    words = _words(body)
+    if words is None:
+        return _unreadable(status)
+    return openai_fault_of(words.code, words.message, words.type, words.param, status)
+
+
+def openai_fault_of(
+    code: str | None,
+    message: str | None,
+    type: str | None = None,
+    param: str | None = None,
+    status: int | None = None,
+) -> Fault:
+    """Return the fault that the members of an error object of OpenAI's tell of.
+
+    :param status: as of :func:`openai_fault`.
+    """
+    status = _error_status(status)
+    # Many servers write the status where a code belongs, into the events of their streams too.
+    number = int(code) if code is not None and len(code) == 3 and code.isdecimal() else None
+    if number is not None:
+        code = None
+    told = _told_kind(code, type)
+    kind = _kind(status or _error_status(number), told)
+    if told is FaultKind.QUOTA and kind in (FaultKind.RATE_LIMIT, FaultKind.CREDENTIAL):
+        kind = FaultKind.QUOTA
+    elif kind is FaultKind.INVALID and (
+        told is FaultKind.CONTEXT_LENGTH or _tells_of_context(message or "")
+    ):
+        kind = FaultKind.CONTEXT_LENGTH
+    return Fault(kind, message or "", code, param, status)
+
+
+def anthropic_fault(status: int | None, body: bytes) -> Fault:
+    """Read an error of an Anthropic-style upstream; parameters as of :func:`openai_fault`.
+
+    Its finer codes mean nothing to the clients of others, so they are not kept.
+    """
+    words = _words(body)
+    if words is None:
+        return _unreadable(status)
+    status = _error_status(status)
+    message = words.message or ""
+    kind = _kind(status, _told_kind(None, words.type))
+    if kind is FaultKind.INVALID and _tells_of_context(message):
+        kind = FaultKind.CONTEXT_LENGTH
+    return Fault(kind, message, status=status)
+
+
+def _words(body: bytes) -> ErrorWords | None:
+    """Find the words of an error; ``None`` where there are none in a known shape."""
+    words = error_words(load_tree(body, MAX_HELD_BYTES))
+    return words if words.message or words.type or words.code else None
+
+
+def _unreadable(status: int | None) -> Fault:
+    """Return the fault of an error that is no JSON, or has none of an error's members."""
+    if status in (401, 403):
+        return Fault(FaultKind.CREDENTIAL, status=status)
+    if status is None:
+        return Fault(FaultKind.BAD_ANSWER)
+    text = f"The upstream answered with status {status}, and with no error of its protocol."
+    return Fault(FaultKind.BAD_ANSWER, text, status=status)
+
+
+def _error_status(status: int | None) -> int | None:
+    """Return a status that tells of an error; some servers send theirs with 200."""
+    return status if status is not None and 400 <= status < 600 else None
+
+
+def _kind(status: int | None, told: FaultKind | None) -> FaultKind:
+    """Return the kind that a status stands for; where there is none, the one that was told."""
+    if status is None:
+        return told or FaultKind.SERVER
+    return _STATUS_KINDS.get(status, FaultKind.INVALID if status < 500 else FaultKind.SERVER)
+
+
+def _told_kind(code: str | None, type: str | None) -> FaultKind | None:
+    """Return the kind that a code or a type tells of; the code says more."""
+    for word in (code, type):
+        kind = _WORD_KINDS.get(word or "")
+        if kind is not None:
+            return kind
+    return FaultKind.INVALID if code is not None and _tells_of_image(code) else None
+
+
+# -- telling
+
+
+def openai_error(fault: Fault) -> tuple[int, bytes]:
+    """Return the status and the body of an error for a client of Chat or Responses."""
+    return _status(fault, _ROWS[fault.kind].openai_status), b'{"error":%b}' % openai_error_object(
+        fault
+    )
+
+
+def openai_error_object(fault: Fault) -> bytes:
+    """Return the JSON of an error object with ``message``, ``type``, ``param`` and ``code``."""
+    return _encode(
+        {
+            "message": _message(fault),
+            "type": _ROWS[fault.kind].openai_type,
+            "param": _param(fault),
+            "code": _code(fault),
+        }
+    )
+
+
+def responses_error_object(fault: Fault) -> bytes:
+    """Return the JSON of the ``error`` of a response: ``code``, which is never null, and message.
+
+    The code is the one of a whole error, since clients act on it (``context_length_exceeded``).
+    """
+    code = _code(fault)
+    if code is None:
+        code = "invalid_prompt" if fault.kind is FaultKind.INVALID else "server_error"
+    return _encode({"code": code, "message": _message(fault)})
+
+
+def anthropic_error(fault: Fault, request_id: str) -> tuple[int, bytes]:
+    """Return the status and the body of an error for a client of Messages."""
+    body = b'{"type":"error","error":%b,"request_id":%b}' % (
+        anthropic_error_object(fault),
+        _encode(request_id),
+    )
+    return _status(fault, _ROWS[fault.kind].anthropic_status), body
+
+
+def anthropic_error_object(fault: Fault) -> bytes:
+    """Return the JSON of an error object with ``type`` and ``message``."""
+    message = _message(fault)
+    if fault.kind is FaultKind.CONTEXT_LENGTH and not message.startswith(_TOO_LONG):
+        message = _TOO_LONG + message
+    return _encode({"type": _ROWS[fault.kind].anthropic_type, "message": message})
+
+
+def fault_lines(fault: Fault) -> bytes:
+    """Return the header lines that go with an error: to try again buys no credit."""
+    return b"x-should-retry: false\r\n" if fault.kind is FaultKind.QUOTA else b""
+
+
+def _status(fault: Fault, usual: int) -> int:
+    """Return the client's status: that of the kind, or the 502 of a gateway behind us."""
+    return 502 if fault.kind is FaultKind.SERVER and fault.status == 502 else usual
+
+
+def _message(fault: Fault) -> str:
+    """Return what the client is told: of the gateway's credential nothing but that it failed."""
+    if fault.kind is FaultKind.CREDENTIAL:
+        return _ROWS[fault.kind].words
+    return valid_text(fault.message) or _ROWS[fault.kind].words
+
+
+def _code(fault: Fault) -> str | None:
+    """Return the code in OpenAI's words; the provider's own where the request is at fault."""
+    if fault.kind is FaultKind.INVALID and fault.code is not None:
+        return valid_text(fault.code)
+    return _ROWS[fault.kind].openai_code
+
+
+def _param(fault: Fault) -> str | None:
+    if fault.kind is FaultKind.CONTEXT_LENGTH:
+        return valid_text(fault.param or "messages")
+    if fault.kind is FaultKind.INVALID and fault.param is not None:
+        return valid_text(fault.param)
+    return None
