@@ -1,0 +1,65 @@
+"""A client's request decoded to be translated, and what is told of one that cannot be."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from omnigate.errors import GatewayError
+from omnigate.text import reason_of
+
+T = TypeVar("T")
+
+# Where msgspec says the fault is: "Expected `int`, got `str` - at `$.messages[0].content`".
+_PLACE = " - at `$"
+
+ABSENT = msgspec.Raw(b"")
+"""The value of a raw member that is not there."""
+
+
+def decode_request(decode: Callable[[bytes], T], body: bytes) -> T:
+    """Decode a body.
+
+    :param decode: of a ``msgspec.json.Decoder`` of the request's shape.
+    :raises GatewayError: ``invalid_request`` where a member has another type than its protocol
+        gives it, ``invalid_json`` where the body is no JSON, or has half a surrogate pair.
+    """
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        what, _, place = reason_of(error).partition(_PLACE)
+        path = place.rstrip("`").lstrip(".")
+        message = f"{path or 'the body'} has the wrong type: {what[:1].lower()}{what[1:]}"
+        raise GatewayError("invalid_request", message, param=path or None) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = (
+            f"the body cannot be read as JSON ({reason_of(error)}): send valid UTF-8, whole"
+            " surrogate pairs and a moderate depth"
+        )
+        raise GatewayError("invalid_json", message) from None
+
+
+def member_text(raw: msgspec.Raw, path: str) -> bytes:
+    """Return a JSON object as the client wrote it; empty where it is absent or ``null``.
+
+    :raises GatewayError: it is something else than an object.
+    """
+    text = bytes(raw)
+    if text in (b"", b"null"):
+        return b""
+    if text[:1] != b"{":
+        raise GatewayError("invalid_request", f"{path} has to be an object", param=path)
+    return text
+
+
+def missing(path: str) -> GatewayError:
+    """Return the refusal of a request that lacks a member it must have."""
+    return GatewayError("invalid_request", f"{path} is missing: set it", param=path)
+
+
+def untranslatable(path: str, message: str) -> GatewayError:
+    """Return the refusal of a request that the other protocol has no words for.
+
+    :param message: begins with the name of the member, and says what to do.
+    """
+    return GatewayError("untranslatable_request", message, param=path)

@@ -1,0 +1,73 @@
+"""Bodies decoded to be translated."""
+
+import msgspec
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.dialects.request_body import ABSENT, decode_request, member_text, missing
+from omnigate.errors import GatewayError
+
+
+class Inner(msgspec.Struct):
+    """A message, say."""
+
+    content: str | list[str] | None = None
+
+
+class Outer(msgspec.Struct):
+    """A body."""
+
+    messages: list[Inner] | None = None
+    schema: msgspec.Raw = ABSENT
+
+
+decode = msgspec.json.Decoder(Outer).decode
+
+
+class DecodeTests(SynchronousTestCase):
+    """A body that does not fit is refused with its place."""
+
+    def test_whole(self) -> None:
+        """A body that fits is decoded; null is absent, what is unknown is not looked at."""
+        body = b'{"messages":[{"content":"a"},{"content":null}],"schema":null,"x":{"y":[1]}}'
+        decoded = decode_request(decode, body)
+        self.assertEqual(decoded.messages, [Inner("a"), Inner()])
+        self.assertEqual(member_text(decoded.schema, "schema"), b"")
+        self.assertEqual(member_text(decode_request(decode, b"{}").schema, "schema"), b"")
+
+    def test_wrong_types(self) -> None:
+        """The member of the wrong type is named."""
+        for body, place in (
+            (b'{"messages":1}', "messages"),
+            (b'{"messages":[{"content":1}]}', "messages[0].content"),
+            (b'{"messages":[{},{"content":["a",{}]}]}', "messages[1].content[1]"),
+            (b'{"messages":["a"]}', "messages[0]"),
+            (b"[]", None),
+        ):
+            error = self.assertRaises(GatewayError, decode_request, decode, body)
+            self.assertEqual((error.kind.code, error.param), ("invalid_request", place))
+            self.assertIn(place or "the body", error.message)
+            self.assertNotIn("$", error.message)
+
+    def test_no_json(self) -> None:
+        """Half a surrogate pair, bad UTF-8, a huge depth and plain junk are no JSON."""
+        for body in (
+            b'{"messages":[{"content":"\\ud800"}]}',
+            b'{"x":"\\ud800"}',
+            b'{"messages":[{"content":"\xff"}]}',
+            b'{"x":' + b"[" * 100_000,
+            b'{"schema":' + b"[" * 100_000,
+            b"",
+            b"{",
+            b"{} x",
+        ):
+            error = self.assertRaises(GatewayError, decode_request, decode, body)
+            self.assertEqual((error.kind.code, error.param), ("invalid_json", None), body[:40])
+
+    def test_raw(self) -> None:
+        """An object stays as it was written; what is none is refused."""
+        raw = decode_request(decode, b'{"schema":{ "a" : 1.0 }}').schema
+        self.assertEqual(member_text(raw, "p"), b'{ "a" : 1.0 }')
+        for other in (b"[]", b"1", b'"a"', b"true"):
+            error = self.assertRaises(GatewayError, member_text, msgspec.Raw(other), "p")
+            self.assertEqual((error.kind.code, error.param), ("invalid_request", "p"))
+        self.assertEqual(missing("p").param, "p")
