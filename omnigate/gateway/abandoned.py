@@ -20,7 +20,7 @@ from omnigate.protocols.watchdog import NEVER, Watchdog
 from omnigate.wire.head import ResponseHead
 
 if TYPE_CHECKING:
-    from omnigate.gateway.forwarding import Forwarding
+    from omnigate.gateway.attempt import Attempt
 
 #: Answers read on at the same time: each holds a connection, and an upstream that works for
 #: nobody.
@@ -48,11 +48,11 @@ class Abandoned:
     def __len__(self) -> int:
         return len(self._readers)
 
-    def take(self, forwarding: Forwarding, connection: UpstreamConnection) -> bool:
+    def take(self, attempt: Attempt, connection: UpstreamConnection) -> bool:
         """Read on for this request, if there is room."""
         if not self._seconds or len(self._readers) >= MAX_ABANDONED:
             return False
-        reader = AbandonedReader(self, forwarding, connection, self._max_bytes)
+        reader = AbandonedReader(self, attempt, connection, self._max_bytes)
         reader.deadline = self.watchdog.after(self._seconds)
         reader.look_at_figures()
         self._readers.add(reader)
@@ -82,15 +82,15 @@ class AbandonedReader:
     def __init__(
         self,
         shelf: Abandoned,
-        forwarding: Forwarding,
+        attempt: Attempt,
         connection: UpstreamConnection,
         max_bytes: int,
     ) -> None:
         self._shelf = shelf
-        self._forwarding = forwarding
+        self._attempt = attempt
         self._connection = connection
         self._left = max_bytes
-        self._short = forwarding.short
+        self._short = attempt.short
         if self._short is not None:
             self._short.adopt(self)
         self._complete = False
@@ -99,22 +99,22 @@ class AbandonedReader:
 
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         """The client left before the head came."""
-        self._forwarding.note_head(head)
+        self._attempt.note_head(head)
         fault = unrelayable(head)
         if fault:
             self.give_up(fault)
-        elif self._forwarding.passage is None:
+        elif self._attempt.passage is None:
             self._short = ShortAnswer(self, self._shelf.watchdog, self._shelf.held)
 
     def answer_data(self, data: bytes) -> None:
         """Meter it."""
-        forwarding = self._forwarding
-        if forwarding.passage is not None:
-            forwarding.passage.feed(data)
+        attempt = self._attempt
+        if attempt.passage is not None:
+            attempt.passage.feed(data)
         elif self._short is not None:
             self._short.answer_data(data)
-        elif forwarding.meter is not None:
-            forwarding.meter.piece(data)
+        elif attempt.meter is not None:
+            attempt.meter.piece(data)
         self._left -= len(data)
         if self._left < 0:
             self.give_up("canceled")
@@ -123,7 +123,7 @@ class AbandonedReader:
 
     def look_at_figures(self) -> None:
         """With the closing figures of a finished stream there, wait no longer for its end."""
-        passage, meter = self._forwarding.passage, self._forwarding.meter
+        passage, meter = self._attempt.passage, self._attempt.meter
         if self._complete or passage is None or meter is None:
             return
         if passage.finished and meter.closing_seen:
@@ -132,10 +132,10 @@ class AbandonedReader:
 
     def answer_end(self) -> None:
         """The closing figures came, or never will."""
-        passage = self._forwarding.passage
+        passage = self._attempt.passage
         if passage is not None:
             passage.end()
-            self._forwarding.ended_whole()
+            self._attempt.ended_whole()
             if passage.first_error is not None:
                 self._outcome = "error_event"
             elif not passage.started:
@@ -147,16 +147,16 @@ class AbandonedReader:
 
     def short_whole(self, body: bytes) -> None:
         """A short answer is here, whole."""
-        if self._forwarding.meter is not None:
-            verdict = self._forwarding.meter.whole(body)
+        if self._attempt.meter is not None:
+            verdict = self._attempt.meter.whole(body)
             if verdict != "ok":
                 self._outcome = verdict
 
     def short_overflow(self, begun: bytes) -> None:
         """It is no short one."""
         self._short = None
-        if self._forwarding.meter is not None:
-            self._forwarding.meter.piece(begun)
+        if self._attempt.meter is not None:
+            self._attempt.meter.piece(begun)
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """The upstream broke off, too."""
@@ -181,4 +181,4 @@ class AbandonedReader:
         self._shelf.leave(self)
         if self._short is not None:
             self.short_overflow(self._short.begun())
-        self._forwarding.settle_abandoned(outcome)
+        self._attempt.settle_abandoned(outcome)

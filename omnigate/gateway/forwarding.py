@@ -1,8 +1,7 @@
-"""Getting a request answered: targets tried in order, one answer relayed, one end.
+"""Getting a request answered: targets tried in order, and one end.
 
-The walk itself (:mod:`omnigate.gateway.attempts`) decides; here its decisions are carried
-out on connections.  Until a byte has gone to the client every failure leads to the next
-target, afterwards the only way out is to break the answer off.
+The walk itself (:mod:`omnigate.gateway.attempts`) decides; here its decisions are carried out, one
+:class:`~omnigate.gateway.attempt.Attempt` after the other.
 """
 
 from __future__ import annotations
@@ -10,506 +9,89 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred
-from twisted.logger import Logger
-from twisted.python.failure import Failure
-
-from omnigate.dialects.answer import begins_object, wrap_error
-from omnigate.dialects.meter import Meter
-from omnigate.dialects.passage import HEARTBEAT, StreamPassage
-from omnigate.dialects.strike import strike
-from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT
+from omnigate.errors import CLIENT_GONE
 from omnigate.events import NO_TOKENS, TokenCounts
-from omnigate.gateway import repeats, settle
-from omnigate.gateway.attempts import (
-    NO_ANSWERS,
-    OWN_ENDINGS,
-    PERHAPS_AT_WORK,
-    Verdict,
-    Walk,
-    judge_status,
-    retry_after_seconds,
-)
-from omnigate.gateway.headers import answer_lines, unrelayable
-from omnigate.gateway.long_passage import LongPassage
-from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
+from omnigate.gateway import settle
+from omnigate.gateway.attempt import Attempt
+from omnigate.gateway.attempts import Walk
 from omnigate.gateway.tables import Target
-from omnigate.protocols.relay import Passage, Relay, ShortAnswer
-from omnigate.protocols.upstream import Loss, UpstreamConnection
-from omnigate.protocols.watchdog import NEVER
-from omnigate.wire.head import ResponseHead
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
     from omnigate.gateway.plane import DataPlane
 
-#: How long the body of an answer that only names a failure may take, in seconds: it is read so
-#: that the connection can be used again, and that is not worth a longer wait.
-FAILED_BODY_SECONDS = 2.0
-
-#: A kept connection that closes within this time of a request was closing when the request was
-#: written: one round trip, with room for a slow network.  One that closes later had taken the
-#: request, which may be at work there and is not to be sent again.
-STALE_SECONDS = 2.0
-
 
 class Forwarding:
     """See the module's docstring.
 
-    :ivar connection: where the request is under way, if it is.
-    :ivar delivered: whether the request was written to an upstream in this attempt, and not called
-        off before all of it was sent, so that it may have cost money.
-    :ivar meter: counts the answer's tokens, from its head on.
-    :ivar short: collects the answer as long as it may be a short one.
+    :ivar walk: what was tried, and what is left.
+    :ivar attempt: the one under way.
     """
 
-    __slots__ = (
-        "_attempt_at",
-        "_exchange",
-        "_head",
-        "_opening",
-        "_plane",
-        "_relay",
-        "_started_at",
-        "_verdict",
-        "_walk",
-        "connection",
-        "deadline",
-        "delivered",
-        "meter",
-        "passage",
-        "short",
-    )
-
-    log = Logger()
+    __slots__ = ("_exchange", "_plane", "_started_at", "attempt", "walk")
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
         self._exchange = exchange
         self._plane = plane
-        self._walk: Walk[Target] = Walk(targets)
-        self._started_at = self._attempt_at = plane.clock.seconds()
-        self._opening: Deferred[UpstreamConnection] | None = None
-        self._head: ResponseHead | None = None
-        self._relay: Relay | None = None
-        self._verdict = Verdict.ANSWER
-        self.connection: UpstreamConnection | None = None
-        self.delivered = False
-        self.meter: Meter | None = None
-        self.passage: StreamPassage | None = None
-        self.short: ShortAnswer | None = None
-        self.deadline = NEVER
-
-    # -- the walk
+        self.walk: Walk[Target] = Walk(targets)
+        self._started_at = plane.clock.seconds()
+        self.attempt: Attempt | None = None
 
     def start(self) -> None:
         """Try the first target."""
-        self._next()
+        self.next()
 
-    def _next(self) -> None:
+    def next(self) -> None:
         """Try the next target, or tell the client that there is none left."""
         if self._exchange.settled:
             return
-        self.meter = None
-        self.passage = None
-        self._relay = None
-        target = self._walk.advance()
+        before, self.attempt = self.attempt, None
+        if before is not None:
+            before.part()
+        walk = self.walk
+        target = walk.advance()
         while target is not None and target.upstream.missing is not None:
             # Our own credential is not there: what a 401 would tell, told without asking.
-            self._attempt_at = self._plane.clock.seconds()
             self._plane.troubles.credential_refused(target, None)
-            self._record("upstream_auth", None)
-            target = self._walk.advance()
+            walk.record("upstream_auth", None, 0)
+            target = walk.advance()
         if target is None:
-            error = self._walk.end()
-            body = self._exchange.error_body(error)
-            self._settle(error.kind.status, NO_TOKENS, False, None, error.kind.code)
-            self._exchange.answer_error(error, body)
+            self._end()
             return
-        self._try(target)
+        attempt = self.attempt = Attempt(self, self._exchange, self._plane, target)
+        attempt.start()
 
-    def _try(self, target: Target) -> None:
-        self._attempt_at = self._plane.clock.seconds()
-        self._head = None
-        self._verdict = Verdict.ANSWER
-        self.short = None
-        self.delivered = False
-        pool = target.upstream.pool
-        connection = None if self._walk.fresh_only else pool.take()
-        if connection is not None:
-            self._send(target, connection)
-            return
-        opening = self._opening = pool.open()
-        opening.addCallbacks(self._opened, self._open_failed)
-        opening.addErrback(self._escaped)
-
-    def _opened(self, connection: UpstreamConnection) -> None:
-        self._opening = None
-        target = self._walk.target
-        if self._exchange.settled or target is None:
-            connection.drop()
-        else:
-            self._send(target, connection)
-
-    def _open_failed(self, failure: Failure) -> None:
-        if self._opening is None:
-            # Called off by us, as the client left: nothing is to be tried in its stead.
-            return
-        self._opening = None
-        if self._exchange.settled:
-            return
-        target = self._walk.target
-        assert target is not None
-        outcome = getattr(failure.value, "outcome", "connect_error")
-        if outcome != "timeout" and self._walk.may_retry():
-            self._try(target)
-            return
-        self._fail_target(target, outcome, None)
-        self._next()
-
-    def _escaped(self, failure: Failure) -> None:
-        self._exchange.crashed(failure)
-
-    def _send(self, target: Target, connection: UpstreamConnection) -> None:
-        # Ours from here on: whatever fails below, it is dropped with us.
-        self.connection = connection
-        exchange = self._exchange
-        scan, endpoint = exchange.scan, exchange.endpoint
-        assert scan is not None and endpoint is not None
-        request = outgoing_request(
-            target, endpoint, exchange.head, exchange.target.query, exchange.body, scan
-        )
-        self.delivered = True
-        watchdog = self._plane.watchdog
-        self.deadline = watchdog.after(target.upstream.head_timeout_seconds)
-        watchdog.add(self)
-        connection.send(request, self)
-
-    # -- the answer
-
-    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
-        """Judge the head, and choose how its body is to be taken."""
-        self._head = head
-        target = self._walk.target
-        assert target is not None
-        self._verdict = judge_status(head.status)
-        if self._verdict is not Verdict.ANSWER:
-            # What it failed with stands in its head, whatever the body is packed in.
-            self._collect(connection, FAILED_BODY_SECONDS)
-            return
-        fault = unrelayable(head)
-        if fault:
-            connection.drop()
-            self._attempt_failed(target, fault, head.status)
-            return
-        self.open_meter(head)
-        if self.passage is None:
-            self._collect(connection, self._plane.stream_idle_seconds)
-            return
-        endpoint = self._exchange.endpoint
-        assert endpoint is not None
-        self._relay_on(connection, self.passage, HEARTBEAT[endpoint.protocol])
-
-    def _collect(self, connection: UpstreamConnection, seconds: float) -> None:
-        """Take the body as one that may turn out short."""
-        watchdog = self._plane.watchdog
-        self.deadline = watchdog.after(seconds)
-        self.short = ShortAnswer(self, watchdog, self._plane.held)
-        connection.hand_over(self.short)
-
-    def _relay_on(
-        self, connection: UpstreamConnection, passage: Passage, heartbeat: bytes = b""
-    ) -> Relay:
-        """Send the body on as it comes; from here on the relay keeps the time."""
-        self._unwatch()
-        plane = self._plane
-        relay = self._relay = Relay(
-            self,
-            self._exchange.response,
-            connection,
-            passage,
-            plane.watchdog,
-            idle_seconds=plane.stream_idle_seconds,
-            stall_seconds=plane.stall_timeout_seconds,
-            heartbeat=heartbeat,
-            heartbeat_seconds=plane.heartbeat_seconds,
-        )
-        connection.hand_over(relay)
-        return relay
-
-    def open_meter(self, head: ResponseHead) -> None:
-        """Make the meter for an answer, and the passage where it is an event stream."""
-        endpoint, scan = self._exchange.endpoint, self._exchange.scan
-        assert endpoint is not None and scan is not None
-        streamed = (
-            head.status < 300
-            and head.headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
-        )
-        meter = self.meter = Meter(endpoint.kind, streamed)
-        if streamed:
-            self.passage = StreamPassage(
-                endpoint.kind,
-                meter,
-                asks_for_usage(endpoint, scan),
-                self._secret(),
-                self._plane.held,
-            )
-
-    def answer_data(self, data: bytes) -> None:
-        """Not called: the body is handed over with the head."""
-
-    def answer_end(self) -> None:
-        """The body was empty and ended with the head."""
-        self.short_whole(b"")
-
-    def answer_lost(self, loss: Loss, reason: str) -> None:
-        """The connection broke before anything was sent to the client."""
-        self._unwatch()
-        self.connection = None
-        target = self._walk.target
-        assert target is not None
-        if loss is Loss.STALE:
-            age = self._plane.clock.seconds() - self._attempt_at
-            if age <= STALE_SECONDS and self._walk.may_retry():
-                self._try(target)
-                return
-        if self._verdict is not Verdict.ANSWER:
-            # What it failed with stands in its head.
-            self.short_whole(b"")
-            return
-        head = self._head
-        self._attempt_failed(target, loss.outcome, head.status if head else None)
-
-    def crashed(self, failure: Failure | None = None) -> None:
-        """An exception escaped: stop what is under way and account for it."""
-        self._unwatch()
-        self._cancel()
-        if failure is not None:
-            # From the upstream's side; the exchange answers, and calls back without a failure.
-            self._exchange.crashed(failure)
-            return
-        if not self._exchange.settled:
-            if self._walk.target is not None:
-                self._record("canceled", None)
-            counts, estimated = self._metered_at_last()
-            status = 499 if self._exchange.response.started else 500
-            self._settle(status, counts, estimated, self._walk.target, "internal_error")
-
-    def deadline_passed(self, now: float) -> None:
-        """The head, or a short answer's next byte, did not come in time."""
-        try:
-            self._timed_out(now)
-        except Exception:
-            self.crashed(Failure())
-
-    def _timed_out(self, now: float) -> None:
-        short = self.short
-        if short is not None and self._verdict is Verdict.ANSWER:
-            due = short.last + self._plane.stream_idle_seconds
-            if due > now:
-                # Bytes have come since; only the body of a failure is timed as a whole.
-                self.deadline = due
-                return
-        self._unwatch()
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.drop()
-        target = self._walk.target
-        head = self._head
-        if self._exchange.settled or target is None:
-            return
-        if head is None:
-            self._attempt_failed(target, "timeout", None)
-        elif self._verdict is not Verdict.ANSWER:
-            self.short_whole(b"")
-        else:
-            self._attempt_failed(target, "stream_idle_timeout", head.status)
-
-    # -- a short answer
-
-    def short_whole(self, body: bytes) -> None:
-        """A complete short answer: the answer, or one more reason to go on."""
-        self._unwatch()
-        self.connection = None
-        head, target, exchange = self._head, self._walk.target, self._exchange
-        assert head is not None and target is not None
-        refused = "" if self._verdict is Verdict.ANSWER else self._refused(head, target)
-        if refused:
-            self._record(refused, head.status)
-            self._next()
-            return
-        meter = self.meter
-        assert meter is not None
-        if head.status < 300:
-            verdict = meter.whole(body)
-            if verdict != "ok":
-                self._attempt_failed(target, verdict, head.status)
-                return
-            counts, estimated = meter.settle(exchange.body)
-        else:
-            if head.status >= 400:
-                body = wrap_error(exchange.protocol, head.status, body, exchange.id)
-            counts, estimated = NO_TOKENS, False
-        body = strike(body, target.upstream.secret)
-        lines = self._lines(head, target, head.status >= 400)
-        self._plane.troubles.succeeded(target)
-        self._record("ok", head.status)
-        exchange.response.bytes_out = len(body)
-        self._settle(head.status, counts, estimated, target)
-        repeats.keep(exchange, head, body, target.upstream.secret)
-        exchange.response.whole(head.status, lines, body)
-
-    def short_overflow(self, begun: bytes) -> None:
-        """The answer is longer than what is kept: from here on it is relayed."""
-        connection, head, target = self.connection, self._head, self._walk.target
-        assert connection is not None and head is not None and target is not None
-        if self._verdict is not Verdict.ANSWER:
-            connection.drop()
-            self.short_whole(b"")
-            return
-        if head.status < 300 and not begins_object(begun):
-            connection.drop()
-            self._attempt_failed(target, "not_json", head.status)
-            return
-        self.short = None
-        assert self.meter is not None
-        passage = LongPassage(self.meter, target.upstream.secret)
-        self._relay_on(connection, passage).answer_data(begun)
-
-    # -- a relayed answer
-
-    def relay_head(self) -> tuple[int, bytes]:
-        """The head goes out with the first byte of the body."""
-        head, target = self._head, self._walk.target
-        assert head is not None and target is not None
-        return head.status, self._lines(head, target, False)
-
-    def relay_failed(self, outcome: str, reason: str) -> None:
-        """Nothing was sent: the next target may do better."""
-        self.connection = None
-        head, target = self._head, self._walk.target
-        assert head is not None and target is not None
-        self._attempt_failed(target, outcome, head.status)
-
-    def relay_complete(self) -> None:
-        """The event is in the spool before the last byte goes out."""
-        self.connection = None
-        head, target = self._head, self._walk.target
-        assert head is not None and target is not None
-        self._plane.troubles.succeeded(target)
-        self._record("ok", head.status)
-        self.ended_whole()
-        counts, estimated = self._metered()
-        self._settle(head.status, counts, estimated, target)
-        self._exchange.response.end()
-
-    def relay_cut(self, outcome: str, reason: str) -> None:
-        """The upstream broke off in the middle: the client must see that, too."""
-        self.connection = None
-        head, target = self._head, self._walk.target
-        assert head is not None and target is not None
-        self._fail_target(target, outcome, head.status)
-        counts, estimated = self._metered()
-        self._settle(499, counts, estimated, target, UPSTREAM_CUT)
-        self._exchange.response.abort()
-
-    def relay_stalled(self) -> None:
-        """The client takes nothing: it is finished with, the answer's figures are not."""
-        self._exchange.response.abort()
-        self._abandon()
-
-    # -- the client leaves
+    def _end(self) -> None:
+        """No target is left."""
+        error = self.walk.end()
+        body = self._exchange.error_body(error)
+        self.settle(error.kind.status, NO_TOKENS, False, None, error.kind.code)
+        self._exchange.answer_error(error, body)
 
     def client_lost(self) -> None:
-        """Stop what costs nothing to stop; read on where the provider bills to the end."""
-        if self.connection is None:
-            self._cancel()
-            if self._walk.target is not None:
-                self._record("canceled", None)
-            self._settle(499, NO_TOKENS, False, None, CLIENT_GONE)
+        """The client has left."""
+        if self.attempt is not None:
+            self.attempt.client_lost()
+        else:
+            self.settle(499, NO_TOKENS, False, None, CLIENT_GONE)
+
+    def crashed(self) -> None:
+        """An exception escaped: stop what is under way and account for it."""
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.cancel()
+        if self._exchange.settled:
             return
-        self._abandon()
-
-    def _abandon(self) -> None:
-        if self._relay is not None:
-            self._relay.detach()
-        self._unwatch()
-        connection, target = self.connection, self._walk.target
-        assert connection is not None and target is not None
-        self.connection = None
-        if self._head is None and connection.still_sending():
-            # Nobody works on a request that is not there yet: it is called off, and costs nothing.
-            self.delivered = False
-        elif target.upstream.config.abandon != "cancel" and self._plane.abandoned.take(
-            self, connection
-        ):
-            connection.resume()
-            return
-        connection.drop()
-        if self.short is not None and self.meter is not None:
-            # What was collected of it counts as much as what is relayed.
-            self.meter.piece(self.short.begun())
-        self.settle_abandoned("canceled")
-
-    def settle_abandoned(self, outcome: str) -> None:
-        """The end of an answer that nobody waits for: its figures, or an estimate.
-
-        What it means for its target is the same as if somebody had waited.
-        """
-        head, target = self._head, self._walk.target
-        assert target is not None
-        if head is not None and head.status >= 300 and outcome in NO_ANSWERS:
-            # Of a refusal the status is the answer.
-            outcome = "ok"
-        refused = "" if head is None else self._refused(head, target)
-        if refused:
-            outcome = refused
-        elif outcome == "ok":
-            self._plane.troubles.succeeded(target)
-        elif outcome not in OWN_ENDINGS:
-            self._plane.troubles.failed(target, outcome)
         counts, estimated = NO_TOKENS, False
-        if outcome not in NO_ANSWERS:
-            counts, estimated = self._metered_at_last()
-        self._record(outcome, head.status if head else None)
-        self._settle(499, counts, estimated, target, CLIENT_GONE)
+        if attempt is not None:
+            attempt.record("canceled", None)
+            counts, estimated = attempt.metered_at_last()
+        elif self.walk.target is not None:
+            self.walk.record("canceled", None, 0)
+        status = 499 if self._exchange.response.started else 500
+        self.settle(status, counts, estimated, self.walk.target, "internal_error")
 
-    def note_head(self, head: ResponseHead) -> None:
-        """The head of an answer that nobody waits for any more."""
-        self._head = head
-        self._verdict = judge_status(head.status)
-        self.open_meter(head)
-
-    def ended_whole(self) -> None:
-        """The framing of a body ended as it should; whether the stream in it did is told here."""
-        if self.passage is not None and not self.passage.finished and self.meter is not None:
-            self.meter.unfinished()
-
-    # -- what is owed
-
-    def _metered(self) -> tuple[TokenCounts, bool]:
-        exchange = self._exchange
-        meter = self.meter
-        if self._head is not None and self._head.status >= 300:
-            # Nobody sells refusals.
-            return NO_TOKENS, False
-        if meter is None:
-            if not self.delivered:
-                return NO_TOKENS, False
-            # Delivered, and not a byte of an answer: the provider may still bill its input.
-            endpoint, scan = exchange.endpoint, exchange.scan
-            assert endpoint is not None and scan is not None
-            meter = Meter(endpoint.kind, scan.stream)
-        return meter.settle(exchange.body)
-
-    def _metered_at_last(self) -> tuple[TokenCounts, bool]:
-        """The same for an exchange that must end now, even if it is the meter that has failed."""
-        try:
-            return self._metered()
-        except Exception:
-            self.log.failure("what an answer used could not be told")
-            return NO_TOKENS, True
-
-    def _settle(
+    def settle(
         self,
         status: int,
         counts: TokenCounts,
@@ -517,9 +99,8 @@ class Forwarding:
         target: Target | None,
         error_code: str = "",
     ) -> None:
-        # The last use of those who know us: parted so that all are freed at once.
-        relay, self._relay = self._relay, None
-        self.short = None
+        """End the exchange with what it owes."""
+        attempt, self.attempt = self.attempt, None
         settle.usage(
             self._exchange,
             status,
@@ -527,78 +108,8 @@ class Forwarding:
             estimated=estimated,
             upstream=target.upstream_name if target else None,
             model=target.model if target else None,
-            attempts=self._walk.records,
+            attempts=self.walk.records,
             started_at=self._started_at,
-            first_at=relay.first_at if relay is not None else None,
+            first_at=attempt.part() if attempt is not None else None,
             error_code=error_code,
         )
-
-    def _attempt_failed(self, target: Target, outcome: str, status: int | None) -> None:
-        self._unwatch()
-        self.connection = None
-        if outcome in PERHAPS_AT_WORK:
-            self._walk.doubt()
-        self._fail_target(target, outcome, status)
-        self._next()
-
-    def _fail_target(self, target: Target, outcome: str, status: int | None) -> None:
-        self._plane.troubles.failed(target, outcome)
-        self._record(outcome, status)
-
-    def _refused(self, head: ResponseHead, target: Target) -> str:
-        """Tell what a status that is no answer means for its target, and name it; else empty."""
-        if self._verdict is Verdict.CREDENTIAL:
-            self._plane.troubles.credential_refused(target, head.status)
-            return "upstream_auth"
-        if self._verdict is Verdict.NEXT:
-            self._rate_limited(target, head)
-            return f"status_{head.status}"
-        return ""
-
-    def _rate_limited(self, target: Target, head: ResponseHead) -> None:
-        """Obey the provider's own wish where it has one."""
-        asked = None
-        if head.status in (429, 503, 529):
-            asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
-        if head.status == 429:
-            self._walk.hint(asked)
-        self._plane.troubles.failed(target, f"status_{head.status}", asked)
-
-    def _record(self, outcome: str, status: int | None) -> None:
-        elapsed = self._plane.clock.seconds() - self._attempt_at
-        self._walk.record(outcome, status, max(0, int(elapsed * 1000)))
-
-    def _lines(self, head: ResponseHead, target: Target, is_error: bool) -> bytes:
-        debug = b""
-        if self._plane.debug_headers:
-            debug = b"x-omnigate-upstream: %b\r\nx-omnigate-attempts: %d\r\n" % (
-                target.upstream_name.encode("ascii", "replace"),
-                len(self._walk.records) + 1,
-            )
-        asked = head.headers.get(b"retry-after")
-        if asked and b"x-should-retry" not in head.headers:
-            seconds = retry_after_seconds(asked, self._plane.wall())
-            if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
-                # Too long to be slept through inside a call, as the SDKs do.
-                debug += b"x-should-retry: false\r\n"
-        return answer_lines(
-            head, self._exchange.id_bytes, debug, target.upstream.secret, as_json=is_error
-        )
-
-    def _secret(self) -> bytes:
-        target = self._walk.target
-        return target.upstream.secret if target is not None else b""
-
-    def _unwatch(self) -> None:
-        self.deadline = NEVER
-        self._plane.watchdog.discard(self)
-
-    def _cancel(self) -> None:
-        opening, self._opening = self._opening, None
-        connection, self.connection = self.connection, None
-        if self._relay is not None:
-            self._relay.detach()
-        if connection is not None:
-            connection.drop()
-        if opening is not None:
-            opening.cancel()

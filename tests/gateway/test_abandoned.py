@@ -59,12 +59,14 @@ class AbandonedTests(SynchronousTestCase):
         self.client.leave()
         exchange = self.plane.plane.exchanges[-1]
         forwarding = exchange._forwarding
-        assert forwarding is not None and forwarding.passage is not None
+        assert forwarding is not None and forwarding.attempt is not None
+        attempt = forwarding.attempt
+        assert attempt.passage is not None
 
         class Passage:
             feed = staticmethod(fail)
 
-        forwarding.passage = Passage()  # type: ignore[assignment]
+        attempt.passage = Passage()  # type: ignore[assignment]
         self.plane.last.answer(chunk(delta(b"x")))
         self.assertEqual(1, len(self.flushLoggedErrors(InjectedError)))
         [event] = self.plane.events

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from twisted.internet.error import ConnectionLost
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway.forwarding import FAILED_BODY_SECONDS
+from omnigate.gateway.attempt import FAILED_BODY_SECONDS
 from tests.planes.memory import (
     SECRET,
     FakeConnection,

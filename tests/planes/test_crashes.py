@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import StreamPassage
-from omnigate.gateway import exchange, forwarding, outgoing
+from omnigate.gateway import attempt, exchange, outgoing
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
 from omnigate.protocols.relay import Relay
@@ -176,20 +176,20 @@ class CrashTests(SynchronousTestCase):
     def test_with_the_answer(self) -> None:
         """A part that fails at the answer makes a 500 as long as nothing was sent."""
         for owner, name, scene in (
-            (forwarding, "judge_status", WHOLE),
-            (forwarding, "begins_object", LONG),
+            (attempt, "judge_status", WHOLE),
+            (attempt, "begins_object", LONG),
             (Meter, "whole", WHOLE),
             (Meter, "settle", WHOLE),
-            (forwarding, "answer_lines", WHOLE),
-            (forwarding, "wrap_error", REFUSED),
-            (forwarding, "retry_after_seconds", BUSY),
-            (forwarding, "LongPassage", LONG),
+            (attempt, "answer_lines", WHOLE),
+            (attempt, "wrap_error", REFUSED),
+            (attempt, "retry_after_seconds", BUSY),
+            (attempt, "LongPassage", LONG),
             (LongPassage, "feed", LONG),
-            (forwarding, "answer_lines", LONG),
-            (forwarding, "StreamPassage", STREAM),
-            (forwarding, "Relay", STREAM),
+            (attempt, "answer_lines", LONG),
+            (attempt, "StreamPassage", STREAM),
+            (attempt, "Relay", STREAM),
             (StreamPassage, "feed", STREAM),
-            (forwarding, "answer_lines", STREAM),
+            (attempt, "answer_lines", STREAM),
         ):
             self.play(owner, name, scene)
             self.play(owner, name, scene, warm=True)

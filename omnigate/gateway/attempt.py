@@ -1,0 +1,590 @@
+"""One try at one target: the request on its way, the answer as it comes, and what it came to.
+
+Until a byte has gone to the client an attempt may fail, and :class:`Walker` goes on to the next
+target. Afterwards the only way out is to break the answer off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.dialects.answer import begins_object, wrap_error
+from omnigate.dialects.meter import Meter
+from omnigate.dialects.passage import HEARTBEAT, StreamPassage
+from omnigate.dialects.strike import strike
+from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT
+from omnigate.events import NO_TOKENS, TokenCounts
+from omnigate.gateway import repeats
+from omnigate.gateway.attempts import (
+    NO_ANSWERS,
+    OWN_ENDINGS,
+    PERHAPS_AT_WORK,
+    Verdict,
+    Walk,
+    judge_status,
+    retry_after_seconds,
+)
+from omnigate.gateway.headers import answer_lines, unrelayable
+from omnigate.gateway.long_passage import LongPassage
+from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
+from omnigate.gateway.tables import Target
+from omnigate.protocols.relay import Passage, Relay, ShortAnswer
+from omnigate.protocols.upstream import Loss, UpstreamConnection
+from omnigate.protocols.watchdog import NEVER
+from omnigate.wire.head import ResponseHead
+
+if TYPE_CHECKING:
+    from omnigate.gateway.exchange import Exchange
+    from omnigate.gateway.plane import DataPlane
+
+#: How long the body of an answer that only names a failure may take, in seconds: it is read so
+#: that the connection can be used again, and that is not worth a longer wait.
+FAILED_BODY_SECONDS = 2.0
+
+#: A kept connection that closes within this time of a request was closing when the request was
+#: written: one round trip, with room for a slow network.  One that closes later had taken the
+#: request, which may be at work there and is not to be sent again.
+STALE_SECONDS = 2.0
+
+
+class Walker(Protocol):
+    """Whose attempts these are."""
+
+    walk: Walk[Target]
+
+    def next(self) -> None:
+        """The attempt has failed and is written down: try the next target."""
+
+    def settle(
+        self,
+        status: int,
+        counts: TokenCounts,
+        estimated: bool,
+        target: Target | None,
+        error_code: str = "",
+    ) -> None:
+        """The exchange has come to its end."""
+
+
+class Attempt:
+    """See the module's docstring.
+
+    :ivar connection: where the request is under way, if it is.
+    :ivar delivered: whether the request was written to the upstream, and not called off before all
+        of it was sent, so that it may have cost money.
+    :ivar head: the answer's, once it is here.
+    :ivar meter: counts the answer's tokens, from its head on.
+    :ivar passage: what the client is sent of an event stream.
+    :ivar short: collects the answer as long as it may be a short one.
+    """
+
+    __slots__ = (
+        "_exchange",
+        "_opening",
+        "_plane",
+        "_relay",
+        "_started_at",
+        "_verdict",
+        "_walker",
+        "connection",
+        "deadline",
+        "delivered",
+        "head",
+        "meter",
+        "passage",
+        "short",
+        "target",
+    )
+
+    log = Logger()
+
+    def __init__(
+        self, walker: Walker, exchange: Exchange, plane: DataPlane, target: Target
+    ) -> None:
+        self._walker = walker
+        self._exchange = exchange
+        self._plane = plane
+        self.target = target
+        self._started_at = plane.clock.seconds()
+        self._opening: Deferred[UpstreamConnection] | None = None
+        self._relay: Relay | None = None
+        self._verdict = Verdict.ANSWER
+        self.head: ResponseHead | None = None
+        self.connection: UpstreamConnection | None = None
+        self.delivered = False
+        self.meter: Meter | None = None
+        self.passage: StreamPassage | None = None
+        self.short: ShortAnswer | None = None
+        self.deadline = NEVER
+
+    # -- the request
+
+    def start(self) -> None:
+        """Send the request, on a kept connection if there is one."""
+        pool = self.target.upstream.pool
+        connection = None if self._walker.walk.fresh_only else pool.take()
+        if connection is not None:
+            self._send(connection)
+            return
+        opening = self._opening = pool.open()
+        opening.addCallbacks(self._opened, self._open_failed)
+        opening.addErrback(self._escaped)
+
+    def _again(self) -> None:
+        """Send it once more, on a fresh connection."""
+        self._started_at = self._plane.clock.seconds()
+        self.delivered = False
+        self.start()
+
+    def _opened(self, connection: UpstreamConnection) -> None:
+        self._opening = None
+        if self._exchange.settled:
+            connection.drop()
+        else:
+            self._send(connection)
+
+    def _open_failed(self, failure: Failure) -> None:
+        if self._opening is None:
+            # Called off by us, as the client left: nothing is to be tried in its stead.
+            return
+        self._opening = None
+        if self._exchange.settled:
+            return
+        outcome = getattr(failure.value, "outcome", "connect_error")
+        if outcome != "timeout" and self._walker.walk.may_retry():
+            self._again()
+            return
+        self._fail_target(outcome, None)
+        self._walker.next()
+
+    def _escaped(self, failure: Failure) -> None:
+        self._exchange.crashed(failure)
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        # Ours from here on: whatever fails below, it is dropped with us.
+        self.connection = connection
+        request = self._request()
+        self.delivered = True
+        watchdog = self._plane.watchdog
+        self.deadline = watchdog.after(self.target.upstream.head_timeout_seconds)
+        watchdog.add(self)
+        connection.send(request, self)
+
+    def _request(self) -> bytes:
+        """The whole request, head and body."""
+        exchange = self._exchange
+        scan, endpoint = exchange.scan, exchange.endpoint
+        assert scan is not None and endpoint is not None
+        return outgoing_request(
+            self.target, endpoint, exchange.head, exchange.target.query, exchange.body, scan
+        )
+
+    # -- the answer
+
+    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        """Judge the head, and choose how its body is to be taken."""
+        self.head = head
+        self._verdict = judge_status(head.status)
+        if self._verdict is not Verdict.ANSWER:
+            # What it failed with stands in its head, whatever the body is packed in.
+            self._collect(connection, FAILED_BODY_SECONDS)
+            return
+        fault = unrelayable(head)
+        if fault:
+            connection.drop()
+            self._failed(fault, head.status)
+            return
+        self.open_meter(head)
+        if self.passage is None:
+            self._collect(connection, self._plane.stream_idle_seconds)
+            return
+        endpoint = self._exchange.endpoint
+        assert endpoint is not None
+        self._relay_on(connection, self.passage, HEARTBEAT[endpoint.protocol])
+
+    def _collect(self, connection: UpstreamConnection, seconds: float) -> None:
+        """Take the body as one that may turn out short."""
+        watchdog = self._plane.watchdog
+        self.deadline = watchdog.after(seconds)
+        self.short = ShortAnswer(self, watchdog, self._plane.held)
+        connection.hand_over(self.short)
+
+    def _relay_on(
+        self, connection: UpstreamConnection, passage: Passage, heartbeat: bytes = b""
+    ) -> Relay:
+        """Send the body on as it comes; from here on the relay keeps the time."""
+        self._unwatch()
+        plane = self._plane
+        relay = self._relay = Relay(
+            self,
+            self._exchange.response,
+            connection,
+            passage,
+            plane.watchdog,
+            idle_seconds=plane.stream_idle_seconds,
+            stall_seconds=plane.stall_timeout_seconds,
+            heartbeat=heartbeat,
+            heartbeat_seconds=plane.heartbeat_seconds,
+        )
+        connection.hand_over(relay)
+        return relay
+
+    def open_meter(self, head: ResponseHead) -> None:
+        """Make the meter for an answer, and the passage where it is an event stream."""
+        endpoint, scan = self._exchange.endpoint, self._exchange.scan
+        assert endpoint is not None and scan is not None
+        streamed = is_stream(head)
+        meter = self.meter = Meter(endpoint.kind, streamed)
+        if streamed:
+            self.passage = StreamPassage(
+                endpoint.kind,
+                meter,
+                asks_for_usage(endpoint, scan),
+                self.target.upstream.secret,
+                self._plane.held,
+            )
+
+    def answer_data(self, data: bytes) -> None:
+        """Not called: the body is handed over with the head."""
+
+    def answer_end(self) -> None:
+        """The body was empty and ended with the head."""
+        self.short_whole(b"")
+
+    def answer_lost(self, loss: Loss, reason: str) -> None:
+        """The connection broke before anything was sent to the client."""
+        self._unwatch()
+        self.connection = None
+        if loss is Loss.STALE:
+            age = self._plane.clock.seconds() - self._started_at
+            if age <= STALE_SECONDS and self._walker.walk.may_retry():
+                self._again()
+                return
+        if self._verdict is not Verdict.ANSWER:
+            # What it failed with stands in its head.
+            self.short_whole(b"")
+            return
+        head = self.head
+        self._failed(loss.outcome, head.status if head else None)
+
+    def crashed(self, failure: Failure) -> None:
+        """An exception escaped on the upstream's side; the exchange answers, and calls back."""
+        self.cancel()
+        self._exchange.crashed(failure)
+
+    def deadline_passed(self, now: float) -> None:
+        """The head, or a short answer's next byte, did not come in time."""
+        try:
+            self._timed_out(now)
+        except Exception:
+            self.crashed(Failure())
+
+    def _timed_out(self, now: float) -> None:
+        short = self.short
+        if short is not None and self._verdict is Verdict.ANSWER:
+            due = short.last + self._plane.stream_idle_seconds
+            if due > now:
+                # Bytes have come since; only the body of a failure is timed as a whole.
+                self.deadline = due
+                return
+        self._unwatch()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.drop()
+        head = self.head
+        if self._exchange.settled:
+            return
+        if head is None:
+            self._failed("timeout", None)
+        elif self._verdict is not Verdict.ANSWER:
+            self.short_whole(b"")
+        else:
+            self._failed("stream_idle_timeout", head.status)
+
+    # -- a short answer
+
+    def short_whole(self, body: bytes) -> None:
+        """A complete short answer: the answer, or one more reason to go on."""
+        self._unwatch()
+        self.connection = None
+        head = self.head
+        assert head is not None
+        refused = "" if self._verdict is Verdict.ANSWER else self._refused(head)
+        if refused:
+            self.record(refused, head.status)
+            self._walker.next()
+            return
+        self._answer(head, body)
+
+    def _answer(self, head: ResponseHead, body: bytes) -> None:
+        """Send a whole answer, if it is one."""
+        exchange, meter = self._exchange, self.meter
+        assert meter is not None
+        if head.status < 300:
+            verdict = meter.whole(body)
+            if verdict != "ok":
+                self._failed(verdict, head.status)
+                return
+            counts, estimated = meter.settle(exchange.body)
+        else:
+            if head.status >= 400:
+                body = wrap_error(exchange.protocol, head.status, body, exchange.id)
+            counts, estimated = NO_TOKENS, False
+        secret = self.target.upstream.secret
+        body = strike(body, secret)
+        lines = self._lines(head, head.status >= 400)
+        self._plane.troubles.succeeded(self.target)
+        self.record("ok", head.status)
+        exchange.response.bytes_out = len(body)
+        self._walker.settle(head.status, counts, estimated, self.target)
+        repeats.keep(exchange, head, body, secret)
+        exchange.response.whole(head.status, lines, body)
+
+    def short_overflow(self, begun: bytes) -> None:
+        """The answer is longer than what is kept: from here on it is relayed."""
+        connection, head = self.connection, self.head
+        assert connection is not None and head is not None
+        if self._verdict is not Verdict.ANSWER:
+            connection.drop()
+            self.short_whole(b"")
+            return
+        if head.status < 300 and not begins_object(begun):
+            connection.drop()
+            self._failed("not_json", head.status)
+            return
+        self.short = None
+        assert self.meter is not None
+        passage = LongPassage(self.meter, self.target.upstream.secret)
+        self._relay_on(connection, passage).answer_data(begun)
+
+    # -- a relayed answer
+
+    def relay_head(self) -> tuple[int, bytes]:
+        """The head goes out with the first byte of the body."""
+        head = self.head
+        assert head is not None
+        return head.status, self._lines(head, False)
+
+    def relay_failed(self, outcome: str, reason: str) -> None:
+        """Nothing was sent: the next target may do better."""
+        self.connection = None
+        assert self.head is not None
+        self._failed(outcome, self.head.status)
+
+    def relay_complete(self) -> None:
+        """The event is in the spool before the last byte goes out."""
+        self.connection = None
+        head = self.head
+        assert head is not None
+        self._plane.troubles.succeeded(self.target)
+        self.record("ok", head.status)
+        self.ended_whole()
+        counts, estimated = self._metered()
+        self._walker.settle(head.status, counts, estimated, self.target)
+        self._exchange.response.end()
+
+    def relay_cut(self, outcome: str, reason: str) -> None:
+        """The upstream broke off in the middle: the client must see that, too."""
+        self.connection = None
+        head = self.head
+        assert head is not None
+        self._fail_target(outcome, head.status)
+        counts, estimated = self._metered()
+        self._walker.settle(499, counts, estimated, self.target, UPSTREAM_CUT)
+        self._exchange.response.abort()
+
+    def relay_stalled(self) -> None:
+        """The client takes nothing: it is finished with, the answer's figures are not."""
+        self._exchange.response.abort()
+        self._abandon()
+
+    # -- the client leaves
+
+    def client_lost(self) -> None:
+        """Stop what costs nothing to stop; read on where the provider bills to the end."""
+        if self.connection is None:
+            self.cancel()
+            self.record("canceled", None)
+            self._walker.settle(499, NO_TOKENS, False, None, CLIENT_GONE)
+            return
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._relay is not None:
+            self._relay.detach()
+        self._unwatch()
+        connection = self.connection
+        assert connection is not None
+        self.connection = None
+        if self.head is None and connection.still_sending():
+            # Nobody works on a request that is not there yet: it is called off, and costs nothing.
+            self.delivered = False
+        elif self.target.upstream.config.abandon != "cancel" and self._plane.abandoned.take(
+            self, connection
+        ):
+            connection.resume()
+            return
+        connection.drop()
+        if self.short is not None and self.meter is not None:
+            # What was collected of it counts as much as what is relayed.
+            self.meter.piece(self.short.begun())
+        self.settle_abandoned("canceled")
+
+    def settle_abandoned(self, outcome: str) -> None:
+        """The end of an answer that nobody waits for: its figures, or an estimate.
+
+        What it means for its target is the same as if somebody had waited.
+        """
+        head = self.head
+        if head is not None and head.status >= 300 and outcome in NO_ANSWERS:
+            # Of a refusal the status is the answer.
+            outcome = "ok"
+        refused = "" if head is None else self._refused(head)
+        if refused:
+            outcome = refused
+        elif outcome == "ok":
+            self._plane.troubles.succeeded(self.target)
+        elif outcome not in OWN_ENDINGS:
+            self._plane.troubles.failed(self.target, outcome)
+        counts, estimated = NO_TOKENS, False
+        if outcome not in NO_ANSWERS:
+            counts, estimated = self.metered_at_last()
+        self.record(outcome, head.status if head else None)
+        self._walker.settle(499, counts, estimated, self.target, CLIENT_GONE)
+
+    def note_head(self, head: ResponseHead) -> None:
+        """The head of an answer that nobody waits for any more."""
+        self.head = head
+        self._verdict = judge_status(head.status)
+        self.open_meter(head)
+
+    def ended_whole(self) -> None:
+        """The framing of a body ended as it should; whether the stream in it did is told here."""
+        if self.passage is not None and not self.passage.finished and self.meter is not None:
+            self.meter.unfinished()
+
+    # -- what is owed
+
+    def _metered(self) -> tuple[TokenCounts, bool]:
+        exchange = self._exchange
+        meter = self.meter
+        if self.head is not None and self.head.status >= 300:
+            # Nobody sells refusals.
+            return NO_TOKENS, False
+        if meter is None:
+            if not self.delivered:
+                return NO_TOKENS, False
+            # Delivered, and not a byte of an answer: the provider may still bill its input.
+            endpoint, scan = exchange.endpoint, exchange.scan
+            assert endpoint is not None and scan is not None
+            meter = Meter(endpoint.kind, scan.stream)
+        return meter.settle(exchange.body)
+
+    def metered_at_last(self) -> tuple[TokenCounts, bool]:
+        """The same for an exchange that must end now, even if it is the meter that has failed."""
+        try:
+            return self._metered()
+        except Exception:
+            self.log.failure("what an answer used could not be told")
+            return NO_TOKENS, True
+
+    def record(self, outcome: str, status: int | None) -> None:
+        """Write down how the attempt ended."""
+        elapsed = self._plane.clock.seconds() - self._started_at
+        self._walker.walk.record(outcome, status, max(0, int(elapsed * 1000)))
+
+    def _failed(self, outcome: str, status: int | None) -> None:
+        """Nothing of an answer was sent, and nothing will be: go on."""
+        self._unwatch()
+        self.connection = None
+        if outcome in PERHAPS_AT_WORK:
+            self._walker.walk.doubt()
+        self._fail_target(outcome, status)
+        self._walker.next()
+
+    def _fail_target(self, outcome: str, status: int | None) -> None:
+        self._plane.troubles.failed(self.target, outcome)
+        self.record(outcome, status)
+
+    def _refused(self, head: ResponseHead) -> str:
+        """Tell what a status that is no answer means for the target, and name it; else empty."""
+        if self._verdict is Verdict.CREDENTIAL:
+            self._plane.troubles.credential_refused(self.target, head.status)
+            return "upstream_auth"
+        if self._verdict is Verdict.NEXT:
+            self._rate_limited(head)
+            return f"status_{head.status}"
+        return ""
+
+    def _rate_limited(self, head: ResponseHead) -> None:
+        """Obey the provider's own wish where it has one."""
+        asked = None
+        if head.status in (429, 503, 529):
+            asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
+        if head.status == 429:
+            self._walker.walk.hint(asked)
+        self._plane.troubles.failed(self.target, f"status_{head.status}", asked)
+
+    def _lines(self, head: ResponseHead, is_error: bool) -> bytes:
+        return answer_lines(
+            head,
+            self._exchange.id_bytes,
+            self._own_lines(head),
+            self.target.upstream.secret,
+            as_json=is_error,
+        )
+
+    def _own_lines(self, head: ResponseHead) -> bytes:
+        """The header lines that no upstream sends."""
+        lines = b""
+        if self._plane.debug_headers:
+            lines = b"x-omnigate-upstream: %b\r\nx-omnigate-attempts: %d\r\n" % (
+                self.target.upstream_name.encode("ascii", "replace"),
+                len(self._walker.walk.records) + 1,
+            )
+        asked = head.headers.get(b"retry-after")
+        if asked and b"x-should-retry" not in head.headers:
+            seconds = retry_after_seconds(asked, self._plane.wall())
+            if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
+                # Too long to be slept through inside a call, as the SDKs do.
+                lines += b"x-should-retry: false\r\n"
+        return lines
+
+    # -- the end
+
+    def part(self) -> float | None:
+        """Let go of those who know us, so that all are freed at once.
+
+        :returns: when the first byte was relayed, if one was.
+        """
+        relay, self._relay = self._relay, None
+        self.short = None
+        return relay.first_at if relay is not None else None
+
+    def cancel(self) -> None:
+        """Stop what is under way."""
+        self._unwatch()
+        opening, self._opening = self._opening, None
+        connection, self.connection = self.connection, None
+        if self._relay is not None:
+            self._relay.detach()
+        if connection is not None:
+            connection.drop()
+        if opening is not None:
+            opening.cancel()
+
+    def _unwatch(self) -> None:
+        self.deadline = NEVER
+        self._plane.watchdog.discard(self)
+
+
+def is_stream(head: ResponseHead) -> bool:
+    """Whether an answer is an event stream."""
+    return (
+        head.status < 300
+        and head.headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
+    )
