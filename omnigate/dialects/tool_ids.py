@@ -4,6 +4,7 @@ The same text always becomes the same, so that a call and its result stay togeth
 """
 
 import re
+import secrets
 from hashlib import sha256
 
 MAX_OPENAI_ID_CHARS = 40
@@ -13,6 +14,7 @@ MAX_OPENAI_NAME_CHARS = 64
 
 _foreign = re.compile(r"[^A-Za-z0-9_-]").sub
 _DIGEST_CHARS = 8
+_MADE_UP_BYTES = 12
 
 
 def anthropic_id(text: str) -> str:
@@ -29,6 +31,11 @@ def openai_id(text: str) -> str:
 def openai_name(text: str) -> str:
     """Return a name as OpenAI takes it: of at most :data:`MAX_OPENAI_NAME_CHARS` characters."""
     return _shortened(text, MAX_OPENAI_NAME_CHARS)
+
+
+def made_up_id() -> str:
+    """Return an id for a call that came without one; no other call of a conversation has it."""
+    return f"toolu_gw_{secrets.token_hex(_MADE_UP_BYTES)}"
 
 
 def _shortened(text: str, limit: int) -> str:

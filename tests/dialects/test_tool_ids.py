@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.tool_ids import anthropic_id, openai_id, openai_name
+from omnigate.dialects.tool_ids import anthropic_id, made_up_id, openai_id, openai_name
 
 
 class ToolIdTests(SynchronousTestCase):
@@ -38,3 +38,11 @@ class ToolIdTests(SynchronousTestCase):
         self.assertEqual(anthropic_id("call:9/x.1"), "call_9_x_1_9bd6a816")
         self.assertNotEqual(anthropic_id("a:b"), anthropic_id("a/b"))
         self.assertNotEqual(openai_id("x" * 50 + "1"), openai_id("x" * 50 + "2"))
+
+    def test_made_up(self) -> None:
+        """An id that was made up is one for both protocols, and never the same twice."""
+        ids = {made_up_id() for _ in range(100)}
+        self.assertEqual(len(ids), 100)
+        for made in ids:
+            self.assertTrue(made.startswith("toolu_gw_"))
+            self.assertEqual((anthropic_id(made), openai_id(made)), (made, made))
