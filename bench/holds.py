@@ -20,6 +20,7 @@ from twisted.internet.task import Clock
 
 from bench import scan_bodies
 from bench.hostile import READ_BYTES, ROWS, Call, Row
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
     Snapshot,
     SnapshotKey,
@@ -144,13 +145,14 @@ def largest_snapshot(blocked: int = -1) -> Snapshot:
             )
             for number in range(UPSTREAMS)
         ),
+        capabilities=(Capabilities(),),
         routes=tuple(
             SnapshotRoute(
                 model=f"model-{number}",
                 strategy="weighted",
                 cache_ttl_s=0,
                 targets=tuple(
-                    SnapshotTarget(upstream=f"u{target}", model="m", weight=1)
+                    SnapshotTarget(upstream=f"u{target}", model="m", weight=1, caps=0)
                     for target in range(TARGETS if number == 0 else 2)
                 ),
             )

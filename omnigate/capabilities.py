@@ -10,6 +10,11 @@ import attrs
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
+#: The ``anthropic-version`` of a translated request to an upstream whose config names none. Under
+#: it sampling parameters work wherever the model takes them; under later ones nowhere.
+DEFAULT_ANTHROPIC_VERSION = "2023-06-01"
+
+
 @attrs.frozen
 class Capabilities:
     """One model at one upstream. The defaults are those of a current model nobody knows.

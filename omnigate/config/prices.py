@@ -7,32 +7,15 @@ always wins, and whatever shows money should say the date of the table with it.
 from __future__ import annotations
 
 import functools
-import re
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from importlib import resources
-from typing import Any, Final
+from typing import Any
 
+from omnigate.config.model_ids import spellings
 from omnigate.config.schema import Config, PriceConfig
 from omnigate.money import Price, price_from_usd
-
-#: A release of a model is named by its day behind the id: ``-2024-07-18``, ``-20250929``,
-#: ``@20250929``; some ids are also served as ``…-latest``.
-_RELEASE = re.compile(r"[-@](?:20\d\d-\d\d-\d\d|20\d{6}|latest)\Z", re.ASCII)
-
-#: Names that aggregators and SDKs put in front of a vendor's own ids.
-_NAMESPACES: Final = (
-    "openai/",
-    "anthropic/",
-    "google/",
-    "models/",
-    "x-ai/",
-    "xai/",
-    "mistralai/",
-    "mistral/",
-    "deepseek/",
-)
 
 
 def _read_table() -> tuple[str, Mapping[str, Price]]:
@@ -68,11 +51,8 @@ def built_in_price(model_id: str) -> Price | None:
     A dated release falls back to the id without the date, an id with a vendor's name in front to
     the id behind it. Nothing else is guessed: a model that only looks alike has no price.
     """
-    for namespace in ("", *_NAMESPACES):
-        if not model_id.startswith(namespace):
-            continue
-        bare = model_id.removeprefix(namespace)
-        price = BUILT_IN_PRICES.get(bare) or BUILT_IN_PRICES.get(_RELEASE.sub("", bare))
+    for spelled in spellings(model_id):
+        price = BUILT_IN_PRICES.get(spelled)
         if price is not None:
             return price
     return None

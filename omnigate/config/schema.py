@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import attrs
 
+from omnigate.capabilities import EFFORTS
 from omnigate.config import values
 from omnigate.config.agreement import disagreements
 from omnigate.config.structure import Array, Fault, Structure, Value
@@ -124,7 +125,8 @@ class PriceConfig:
 class CapsConfig:
     """``caps``: what a target's model can do, where it differs from what is known of the model.
 
-    None leaves a capability to the built-in knowledge.
+    None leaves a capability to :mod:`omnigate.config.models`. The meaning of each is told in
+    :class:`omnigate.capabilities.Capabilities`.
     """
 
     sampling: Flag | None = None
@@ -137,7 +139,7 @@ class CapsConfig:
     reasoning: Flag | None = None
     effort_none: Flag | None = None
     efforts: (
-        Annotated[tuple[Annotated[str, Value(values.header_token)], ...], Array(1, 16)] | None
+        Annotated[tuple[Annotated[str, Value(values.one_of(*EFFORTS))], ...], Array(1, 16)] | None
     ) = None
     stop: Flag | None = None
     max_tokens_field: (

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
 import msgspec
 
+from omnigate.capabilities import EFFORTS, Capabilities
 from omnigate.config import values
+from omnigate.config.models import target_capabilities
 from omnigate.config.schema import (
     Abandon,
     Config,
@@ -75,11 +77,15 @@ class SnapshotUpstream:
 
 @attrs.frozen
 class SnapshotTarget:
-    """A model at an upstream; ``weight`` counts in the strategy ``weighted`` only."""
+    """A model at an upstream; ``weight`` counts in the strategy ``weighted`` only.
+
+    ``caps`` is the place of its capabilities in the snapshot's list: few of them differ.
+    """
 
     upstream: str
     model: str
     weight: int
+    caps: int
 
 
 @attrs.frozen
@@ -97,11 +103,15 @@ class SnapshotRoute:
 
 @attrs.frozen
 class Snapshot:
-    """The whole view of the data plane; ``version`` is 64 hexadecimal digits over all the rest."""
+    """The whole view of the data plane; ``version`` is 64 hexadecimal digits over all the rest.
+
+    ``capabilities`` holds each record that a target has, once, in the order of the targets.
+    """
 
     version: str
     keys: tuple[SnapshotKey, ...]
     upstreams: tuple[SnapshotUpstream, ...]
+    capabilities: tuple[Capabilities, ...]
     routes: tuple[SnapshotRoute, ...]
     media_models: tuple[str, ...]
 
@@ -113,11 +123,15 @@ def build_snapshot(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
     came from. Of two with the same hash the first is taken.
     """
     first = {key.sha256: key for key in reversed(keys)}
+    upstreams = {upstream.name: upstream for upstream in config.upstreams}
+    records = _Records()
+    routes = tuple(_route(route, upstreams, records) for route in config.routes)
     unsealed = Snapshot(
         version="",
         keys=tuple(first[sha256] for sha256 in sorted(first)),
         upstreams=tuple(_upstream(upstream) for upstream in config.upstreams),
-        routes=tuple(_route(route) for route in config.routes),
+        capabilities=tuple(records.places),
+        routes=routes,
         media_models=(),
     )
     return attrs.evolve(unsealed, version=_version_of(unsealed))
@@ -142,9 +156,42 @@ def _upstream(upstream: UpstreamConfig) -> SnapshotUpstream:
     )
 
 
-def _route(route: RouteConfig) -> SnapshotRoute:
+class _Records:
+    """The capabilities of all targets, each record once.
+
+    :ivar places: of the records, in the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[Capabilities, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def place(self, record: Capabilities) -> int:
+        """Return the place of a record, the next one where it is new."""
+        place = self._by_id.get(id(record))
+        if place is None:
+            place = self.places.setdefault(record, len(self.places))
+            if len(self.places) > len(self._by_id):
+                # Nearly all records are the table's own, and to hash one takes a microsecond.
+                # ``places`` holds this one, so that its id stays its own.
+                self._by_id[id(record)] = place
+        return place
+
+
+def _route(
+    route: RouteConfig, upstreams: Mapping[str, UpstreamConfig], records: _Records
+) -> SnapshotRoute:
+    """Return a route as the data plane sees it.
+
+    :param records: the capabilities seen so far; those of its targets are put in.
+    """
     targets = tuple(
-        SnapshotTarget(upstream=target.upstream, model=target.model, weight=target.weight)
+        SnapshotTarget(
+            upstream=target.upstream,
+            model=target.model,
+            weight=target.weight,
+            caps=records.place(target_capabilities(target, upstreams[target.upstream])),
+        )
         for target in route.targets
     )
     return SnapshotRoute(
@@ -189,9 +236,14 @@ def decode_snapshot(data: bytes) -> Snapshot:
         raise SnapshotError("the snapshot holds members this version does not know")
     _check_rows("keys", snapshot.keys, _check_key, lambda key: key.sha256)
     _check_rows("upstreams", snapshot.upstreams, _check_upstream, lambda upstream: upstream.name)
+    _check_rows("capabilities", snapshot.capabilities, _check_capabilities, repr)
     names = frozenset(upstream.name for upstream in snapshot.upstreams)
+    records = len(snapshot.capabilities)
     _check_rows(
-        "routes", snapshot.routes, lambda r: _check_route(r, names), lambda route: route.model
+        "routes",
+        snapshot.routes,
+        lambda route: _check_route(route, names, records),
+        lambda route: route.model,
     )
     _check_rows("media_models", snapshot.media_models, values.model_id, lambda model: model)
     if snapshot.version != _version_of(snapshot):
@@ -236,6 +288,13 @@ _window = values.whole(1, values.MAX_COOLDOWN_S)
 _rest = values.whole(0, values.MAX_COOLDOWN_S)
 _weight = values.whole(0, values.MAX_WEIGHT)
 _cache_ttl = values.whole(0, values.MAX_CACHE_TTL_S)
+_max_output = values.whole(0, values.MAX_OUTPUT_TOKENS)
+_default_max_tokens = values.whole(1, values.MAX_OUTPUT_TOKENS)
+_effort = values.one_of(*EFFORTS)
+_thinking = values.one_of("budget", "adaptive")
+_max_tokens_field = values.one_of("max_tokens", "max_completion_tokens")
+_user_field = values.one_of("user", "safety_identifier")
+_upstream_api = values.one_of("", "chat", "responses")
 
 
 def _check_key(key: SnapshotKey) -> None:
@@ -274,7 +333,18 @@ def _check_upstream(upstream: SnapshotUpstream) -> None:
         values.absolute_path(upstream.ca_file)
 
 
-def _check_route(route: SnapshotRoute, upstreams: frozenset[str]) -> None:
+def _check_capabilities(capabilities: Capabilities) -> None:
+    _thinking(capabilities.thinking)
+    _max_tokens_field(capabilities.max_tokens_field)
+    _user_field(capabilities.user_field)
+    _upstream_api(capabilities.upstream_api)
+    for effort in capabilities.efforts:
+        _effort(effort)
+    _max_output(capabilities.max_output)
+    _default_max_tokens(capabilities.default_max_tokens)
+
+
+def _check_route(route: SnapshotRoute, upstreams: frozenset[str], records: int) -> None:
     _cache_ttl(route.cache_ttl_s)
     values.model_id(route.model)
     if not route.targets:
@@ -282,5 +352,7 @@ def _check_route(route: SnapshotRoute, upstreams: frozenset[str]) -> None:
     for target in route.targets:
         if target.upstream not in upstreams:
             raise values.BadValueError(f"no upstream named {values.quoted(target.upstream)}")
+        if not 0 <= target.caps < records:
+            raise values.BadValueError(f"no capabilities at place {target.caps}")
         values.upstream_model(target.model)
         _weight(target.weight)

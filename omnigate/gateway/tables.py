@@ -12,6 +12,7 @@ from collections.abc import Callable
 import attrs
 import msgspec
 
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotKey, SnapshotRoute, SnapshotUpstream
 from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.models import models_list
@@ -69,13 +70,17 @@ class Upstream:
 
 @attrs.define(eq=False)
 class Target:
-    """A model at an upstream."""
+    """A model at an upstream.
+
+    :ivar caps: what the model can do there, for a request that must be translated for it.
+    """
 
     upstream: Upstream
     upstream_name: str
     model: str
     model_json: bytes
     weight: int
+    caps: Capabilities
     cooldown: Cooldown
 
     def resting(self, now: float) -> bool:
@@ -104,6 +109,7 @@ class Route:
 class Tables:
     """Everything a request is judged by; taken once at its begin.
 
+    :ivar capabilities: what the targets' models can do, each record once.
     :ivar model_lists: answers to ``GET /v1/models`` made before; see :meth:`model_list`.
     """
 
@@ -112,6 +118,7 @@ class Tables:
     upstreams: dict[str, Upstream]
     routes: dict[str, Route]
     media_models: tuple[str, ...]
+    capabilities: tuple[Capabilities, ...]
     model_lists: dict[tuple[object, ...], bytes] = attrs.field(factory=dict)
 
     def allows(self, key: Key, model: str) -> bool:
@@ -164,9 +171,11 @@ def compile_tables(
         digest = bytes.fromhex(entry.sha256)
         old = old_keys.get(digest)
         keys[digest] = old if old is not None and old.entry == entry else _key(entry, old, now)
+    kept = {record: record for record in before.capabilities} if before else {}
+    capabilities = tuple(kept.get(record, record) for record in snapshot.capabilities)
     old_routes = before.routes if before else {}
     routes = {
-        route.model: _route(route, old_routes.get(route.model), upstreams)
+        route.model: _route(route, old_routes.get(route.model), upstreams, capabilities)
         for route in snapshot.routes
     }
     return Tables(
@@ -175,6 +184,7 @@ def compile_tables(
         upstreams=upstreams,
         routes=routes,
         media_models=tuple(snapshot.media_models),
+        capabilities=capabilities,
     )
 
 
@@ -213,11 +223,18 @@ def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
     )
 
 
-def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstream]) -> Route:
+def _route(
+    entry: SnapshotRoute,
+    old: Route | None,
+    upstreams: dict[str, Upstream],
+    capabilities: tuple[Capabilities, ...],
+) -> Route:
     fared = {}
     if old is not None:
         if old.entry == entry and all(
-            target.upstream is upstreams[target.upstream_name] for target in old.targets
+            target.upstream is upstreams[wanted.upstream]
+            and target.caps is capabilities[wanted.caps]
+            for target, wanted in zip(old.targets, entry.targets, strict=True)
         ):
             return old
         fared = {(id(t.upstream), t.model): t.cooldown for t in old.targets}
@@ -237,6 +254,7 @@ def _route(entry: SnapshotRoute, old: Route | None, upstreams: dict[str, Upstrea
                 model=target.model,
                 model_json=msgspec.json.encode(target.model),
                 weight=target.weight,
+                caps=capabilities[target.caps],
                 cooldown=cooldown,
             )
         )

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.config.schema import Config, RouteConfig, TargetConfig, UpstreamConfig
+from omnigate.capabilities import Capabilities
+from omnigate.config.schema import CapsConfig, Config, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.snapshot import (
     Snapshot,
     SnapshotError,
@@ -95,8 +96,43 @@ class BuildTests(SynchronousTestCase):
 
     def test_no_price_and_no_budget_is_in_it(self) -> None:
         encoded = encode_snapshot(build_snapshot(CONFIG, KEYS))
-        for word in (b"price", b"budget", b"usd", b"caps"):
+        for word in (b"price", b"budget_usd", b"budget_period", b"usd"):
             self.assertNotIn(word, encoded)
+
+    def test_targets_share_the_records_of_what_their_models_can_do(self) -> None:
+        """Each record is there once, with the operator's changes and the upstream's version."""
+        config = attrs.evolve(
+            CONFIG,
+            routes=(
+                *CONFIG.routes,
+                RouteConfig(
+                    model="more",
+                    targets=(
+                        TargetConfig(upstream="openai", model="gpt-4o-mini-2024-07-18"),
+                        TargetConfig(
+                            upstream="openai",
+                            model="gpt-4o",
+                            caps=CapsConfig(stop=False),
+                            default_max_tokens=99,
+                        ),
+                        TargetConfig(upstream="openai", model="x", caps=CapsConfig(stop=False)),
+                        TargetConfig(upstream="openai", model="y", caps=CapsConfig(stop=False)),
+                        TargetConfig(upstream="claude", model="claude-opus-4-6"),
+                    ),
+                ),
+            ),
+        )
+        snapshot = build_snapshot(config, KEYS)
+        first, second = snapshot.routes
+        self.assertEqual([target.caps for target in first.targets], [0, 1])
+        self.assertEqual([target.caps for target in second.targets], [0, 2, 3, 3, 4])
+        records = snapshot.capabilities
+        self.assertEqual(len(records), 5)
+        self.assertEqual((records[2].stop, records[2].default_max_tokens), (False, 99))
+        self.assertEqual(records[3], Capabilities(stop=False))
+        self.assertFalse(records[4].sampling)
+        self.assertNotEqual(snapshot.version, build_snapshot(CONFIG, KEYS).version)
+        self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)
 
 
 class CodecTests(SynchronousTestCase):
@@ -153,12 +189,33 @@ class CodecTests(SynchronousTestCase):
         self.assert_refused(edited(keys=[{**key, "sha256": "A" * 64}]), "lower case")
         self.assert_refused(edited(keys=[{**key, "blocked": 0}]), "blocked")
         self.assert_refused(edited(keys=[key, key]), "keys[1] is there twice")
-        target = {"upstream": "gone", "model": "m", "weight": 1}
+        target = {"upstream": "gone", "model": "m", "weight": 1, "caps": 0}
         route = {"model": "fast", "strategy": "failover", "cache_ttl_s": 0, "targets": [target]}
         self.assert_refused(edited(routes=[route]), 'no upstream named "gone"')
         self.assert_refused(edited(routes=[{**route, "targets": []}]), "no target")
         self.assert_refused(edited(routes=[{**route, "strategy": "luck"}]), "luck")
         self.assert_refused(edited(routes=[{**route, "cache_ttl_s": -1}]), "must be from 0")
+        target["upstream"] = "openai"
+        for place in (-1, 2):
+            target["caps"] = place
+            self.assert_refused(edited(routes=[route]), f"no capabilities at place {place}")
+
+    def test_capabilities_are_judged(self) -> None:
+        """Each of their values, and that each record is there once."""
+        usual = attrs.asdict(Capabilities())
+        for name, value in (
+            ("thinking", "deep"),
+            ("max_tokens_field", "max"),
+            ("user_field", ""),
+            ("upstream_api", "soap"),
+            ("efforts", ["low", "lots"]),
+            ("max_output", -1),
+            ("default_max_tokens", 0),
+            ("sampling", 1),
+        ):
+            self.assert_refused(edited(capabilities=[{**usual, name: value}]), "capabilities[0]")
+        self.assert_refused(edited(capabilities=[{**usual, "surprise": 1}]), "does not know")
+        self.assert_refused(edited(capabilities=[usual, usual]), "capabilities[1] is there twice")
 
     @settings(max_examples=150, deadline=None)
     @given(st.binary(max_size=200) | st.text(max_size=50).map(lambda t: f'{{"{t}":1}}'.encode()))

@@ -499,7 +499,7 @@ class RouteTests(ExchangeTestCase):
             ("weighted", (0, 1, 0), {"b": 12}),
         ):
             targets = tuple(
-                SnapshotTarget(upstream="u1", model=model, weight=weight)
+                SnapshotTarget(upstream="u1", model=model, weight=weight, caps=0)
                 for model, weight in zip("abc", weights, strict=True)
             )
             self.plane.install(

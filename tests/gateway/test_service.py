@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
     Snapshot,
     SnapshotUpstream,
@@ -141,6 +142,7 @@ class ServiceTestCase(SynchronousTestCase):
                 version="1",
                 keys=(key(),),
                 upstreams=(an_upstream("u1"), an_upstream("u2", api_key_env="ABSENT_KEY")),
+                capabilities=(Capabilities(),),
                 routes=(route("small", ("u1", "vendor-1")),),
                 media_models=(),
             )

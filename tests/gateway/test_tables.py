@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.dialects.models import models_list
 from omnigate.gateway.plane import compile_upstream
@@ -31,6 +32,7 @@ def snapshot(**changes: Any) -> Snapshot:
         "version": "1",
         "keys": (key(),),
         "upstreams": (upstream("u1"), upstream("u2")),
+        "capabilities": (Capabilities(),),
         "routes": (route("small", ("u1", "vendor-1"), ("u2", "vendor-2")),),
         "media_models": (),
     }
@@ -202,6 +204,20 @@ class ReloadTests(TablesTestCase):
         self.assertTrue(same.resting(110))
         self.assertIsNot(old[1].cooldown, changed.cooldown)
         self.assertFalse(other.resting(110))
+
+    def test_capabilities(self) -> None:
+        """A route whose target can do something else is made anew, however the places are."""
+        less = Capabilities(stop=False)
+        places = (Capabilities(), less)
+        small = route("small", ("u1", "vendor-1"))
+        before = self.compile(snapshot(capabilities=places, routes=(small,)))
+        self.assertEqual(before.routes["small"].targets[0].caps, Capabilities())
+        again = self.compile(snapshot(capabilities=(Capabilities(),), routes=(small,)), before)
+        self.assertIs(before.routes["small"], again.routes["small"])
+        turned = self.compile(snapshot(capabilities=places[::-1], routes=(small,)), before)
+        (target,) = turned.routes["small"].targets
+        self.assertEqual(target.caps, less)
+        self.assertIs(target.cooldown, before.routes["small"].targets[0].cooldown)
 
     def test_turn(self) -> None:
         """A route goes on where it stood."""

@@ -16,6 +16,7 @@ from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import Clock
 
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
     Snapshot,
     SnapshotKey,
@@ -259,12 +260,14 @@ class MemoryDataPlane:
         upstreams: Sequence[SnapshotUpstream],
         keys: Sequence[SnapshotKey],
         version: str = "1",
+        capabilities: Sequence[Capabilities] = (Capabilities(),),
     ) -> None:
         """Put a snapshot in force."""
         snapshot = Snapshot(
             version=version,
             keys=tuple(keys),
             upstreams=tuple(upstreams),
+            capabilities=tuple(capabilities),
             routes=tuple(routes),
             media_models=(),
         )
@@ -383,14 +386,19 @@ def route(
     strategy: str = "failover",
     weight: int = 1,
     cache_ttl_s: int = 0,
+    caps: int = 0,
 ) -> SnapshotRoute:
-    """A route whose targets are pairs of upstream and model."""
+    """A route whose targets are pairs of upstream and model.
+
+    :param caps: the place of the capabilities of them all.
+    """
     return SnapshotRoute(
         model=model,
         strategy=cast(Any, strategy),
         cache_ttl_s=cache_ttl_s,
         targets=tuple(
-            SnapshotTarget(upstream=name, model=sent, weight=weight) for name, sent in targets
+            SnapshotTarget(upstream=name, model=sent, weight=weight, caps=caps)
+            for name, sent in targets
         ),
     )
 

@@ -24,6 +24,7 @@ from twisted.internet.protocol import ClientFactory as DialingFactory
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
+from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.settle import Books
@@ -148,6 +149,7 @@ class Stage:
                     upstream("u1", base_url=address),
                     upstream("nobody", base_url="http://127.0.0.1:1/v1"),
                 ),
+                capabilities=(Capabilities(),),
                 routes=(
                     *[route(model, ("u1", model)) for model in models],
                     route("refused", ("nobody", "x"), ("u1", "fast")),

@@ -98,6 +98,7 @@ class WheelTests(SynchronousTestCase):
         for name in (
             "twisted/plugins/omnigate_plugin.py",
             "omnigate/config/prices.toml",
+            "omnigate/config/models.toml",
             "omnigate/py.typed",
         ):
             self.assertIn(name, names)
