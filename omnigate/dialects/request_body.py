@@ -17,10 +17,13 @@ ABSENT = msgspec.Raw(b"")
 """The value of a raw member that is not there."""
 
 
-def decode_request(decode: Callable[[bytes], T], body: bytes) -> T:
-    """Decode a body.
+def decode_request(
+    decode: Callable[[bytes | msgspec.Raw], T], body: bytes | msgspec.Raw, within: str = ""
+) -> T:
+    """Decode a body, or a value that was kept raw in one.
 
     :param decode: of a ``msgspec.json.Decoder`` of the request's shape.
+    :param within: where the value stands in the body: ``input[3].content``.
     :raises GatewayError: ``invalid_request`` where a member has another type than its protocol
         gives it, ``invalid_json`` where the body is no JSON, or has half a surrogate pair.
     """
@@ -28,7 +31,7 @@ def decode_request(decode: Callable[[bytes], T], body: bytes) -> T:
         return decode(body)
     except msgspec.ValidationError as error:
         what, _, place = reason_of(error).partition(_PLACE)
-        path = place.rstrip("`").lstrip(".")
+        path = (within + place.rstrip("`")).lstrip(".")
         message = f"{path or 'the body'} has the wrong type: {what[:1].lower()}{what[1:]}"
         raise GatewayError("invalid_request", message, param=path or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -55,6 +58,14 @@ def member_text(raw: msgspec.Raw, path: str) -> bytes:
 def missing(path: str) -> GatewayError:
     """Return the refusal of a request that lacks a member it must have."""
     return GatewayError("invalid_request", f"{path} is missing: set it", param=path)
+
+
+def malformed(path: str, message: str) -> GatewayError:
+    """Return the refusal of a request that no protocol would take.
+
+    :param message: begins with the name of the member, and says what to do.
+    """
+    return GatewayError("invalid_request", message, param=path)
 
 
 def untranslatable(path: str, message: str) -> GatewayError:

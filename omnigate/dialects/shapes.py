@@ -222,6 +222,8 @@ class Request:
     :ivar service_tier: in Chat's words (:func:`omnigate.dialects.parameters.tier_of_messages`).
     :ivar include_usage: whether the stream is to end with its usage (Chat).
     :ivar wants_thinking: whether the answer's thinking is shown to this client.
+    :ivar keeps_reasoning: whether the client brings the sealed reasoning of a Responses upstream
+        back, so that it is asked for: one of Messages does, in signatures.
     :ivar echo: members that a Responses answer repeats, as JSON text by name.
     :ivar namespaces: of a function that a client of Responses keeps in a namespace: by the name it
         has here, that of the namespace and its own in there.
@@ -245,6 +247,7 @@ class Request:
     service_tier: str | None = None
     include_usage: bool = False
     wants_thinking: bool = True
+    keeps_reasoning: bool = False
     echo: dict[str, bytes] = attrs.Factory(dict)
     namespaces: dict[str, tuple[str, str]] = attrs.Factory(dict)
 

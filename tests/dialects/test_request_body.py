@@ -3,7 +3,7 @@
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.request_body import ABSENT, decode_request, member_text, missing
+from omnigate.dialects.request_body import ABSENT, decode_request, malformed, member_text, missing
 from omnigate.errors import GatewayError
 
 
@@ -71,3 +71,13 @@ class DecodeTests(SynchronousTestCase):
             error = self.assertRaises(GatewayError, member_text, msgspec.Raw(other), "p")
             self.assertEqual((error.kind.code, error.param), ("invalid_request", "p"))
         self.assertEqual(missing("p").param, "p")
+
+    def test_within(self) -> None:
+        """A value that was kept raw is told by its place in the whole body."""
+        error = self.assertRaises(
+            GatewayError, decode_request, decode, b'{"messages":[{"content":1}]}', "input[3]"
+        )
+        self.assertEqual(error.param, "input[3].messages[0].content")
+        error = self.assertRaises(GatewayError, decode_request, decode, b"1", "input[3]")
+        self.assertEqual(error.param, "input[3]")
+        self.assertEqual(malformed("p", "p is odd").param, "p")
