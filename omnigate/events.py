@@ -60,8 +60,8 @@ class AttemptRecord:
 
     :ivar outcome: ``ok``, or what went wrong: ``connect_error``, ``connection_lost``,
         ``timeout``, ``stream_idle_timeout``, ``status_429`` (any status), ``bad_framing``,
-        ``unknown_coding``, ``truncated``, ``not_json``, ``error_envelope``, ``empty_stream``,
-        ``error_event``, ``upstream_auth``, ``canceled``.
+        ``unknown_coding``, ``truncated``, ``not_json``, ``error_envelope``, ``wrong_shape``,
+        ``empty_stream``, ``error_event``, ``upstream_auth``, ``canceled``.
     :ivar status: the upstream's HTTP status; ``None`` where no head came.
     """
 

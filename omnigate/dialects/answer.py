@@ -16,7 +16,7 @@ from omnigate.text import ELLIPSIS, valid_text
 from omnigate.wire.json_members import MAX_ANSWER_DEPTH
 from omnigate.wire.json_walk import JsonWalk
 
-AnswerVerdict = Literal["ok", "not_json", "error_envelope"]
+AnswerVerdict = Literal["ok", "not_json", "error_envelope", "wrong_shape"]
 
 # What the relay holds of an answer before it begins to send; a tree of as much holds the reactor
 # for 6 ms at the worst.
@@ -91,7 +91,7 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
     :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
     :param body: the answer, whole.
     """
-    if not _BEGINS_OBJECT(body) or _nests_too_deep(body):
+    if not _BEGINS_OBJECT(body) or nests_too_deep(body):
         return "not_json", None
     try:
         answer = decode_answer(body)
@@ -109,11 +109,11 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
     return "ok", odd_usage(tree.get("usage"))
 
 
-def _nests_too_deep(body: bytes) -> bool:
+def nests_too_deep(body: bytes) -> bool:
     """Say whether JSON nests deeper than :data:`MAX_ANSWER_DEPTH`: no client should have to."""
     if body.count(b"{") + body.count(b"[") <= MAX_ANSWER_DEPTH:
         return False
-    walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, MAX_HELD_BYTES, 0)
+    walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, len(body), 0)
     walk.feed(body)
     return walk.fault == "depth"
 

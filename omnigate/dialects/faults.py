@@ -61,11 +61,12 @@ class Fault:
 class NotAnAnswer(Exception):  # noqa: N818
     """What came with a good status is no answer.
 
-    :ivar verdict: ``not_json`` or ``error_envelope``.
+    :ivar verdict: ``not_json``, ``error_envelope``, or ``wrong_shape`` for what is JSON and yet no
+        finished answer of its protocol, which only a translation asks for.
     """
 
     def __init__(self, verdict: AnswerVerdict) -> None:
-        """Say which of the two it is."""
+        """Say what it is instead."""
         super().__init__(verdict)
         self.verdict = verdict
 

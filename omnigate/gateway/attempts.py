@@ -33,7 +33,7 @@ _MAX_HINT_SECONDS = 31_536_000
 PERHAPS_AT_WORK = frozenset(("timeout", "connection_lost", "truncated", "stream_idle_timeout"))
 #: Outcomes of what turned out to be no answer, whatever its status said: nobody sells those.
 NO_ANSWERS = frozenset(
-    ("not_json", "error_envelope", "empty_stream", "error_event", "unknown_coding")
+    ("not_json", "error_envelope", "wrong_shape", "empty_stream", "error_event", "unknown_coding")
 )
 #: How we end the reading of an answer that nobody waits for: no failure of the upstream.
 OWN_ENDINGS = frozenset(("canceled", "timeout"))

@@ -21,6 +21,7 @@ from omnigate.dialects.faults import (
     openai_fault_of,
     responses_error_object,
 )
+from tests.dialects.vectors import same_answer, vectors
 
 REQUEST_ID = "req_0123"
 
@@ -305,3 +306,25 @@ class TellingTests(SynchronousTestCase):
                 fault = read(status, body)
                 self.assertTrue(json.loads(anthropic_error(fault, "")[1])["error"]["message"])
                 self.assertTrue(json.loads(responses_error_object(fault))["code"])
+
+
+class VectorTests(SynchronousTestCase):
+    def test_errors(self) -> None:
+        """Every golden error is told as it must be, with its status."""
+        seen = 0
+        for vector in vectors():
+            answer = vector.answer
+            if answer is None or answer["status"] < 400:
+                continue
+            seen += 1
+            read = anthropic_fault if vector.upstream == "messages" else openai_fault
+            fault = read(answer["status"], vector.answer_body)
+            if vector.client == "messages":
+                status, body = anthropic_error(fault, REQUEST_ID)
+            else:
+                status, body = openai_error(fault)
+            self.assertEqual(vector.told["status"], status, vector.name)
+            same_answer(vector, body)
+            again = vector.told.get("headers", {}).get("x-should-retry")
+            self.assertEqual(again == "false", bool(fault_lines(fault)), vector.name)
+        self.assertGreater(seen, 7)
