@@ -4,6 +4,8 @@ These are the paths that start work at a provider. The model list, the jobs, the
 probes are answered by the planes themselves and have no place here.
 """
 
+from collections.abc import Container
+
 import attrs
 
 OPENAI = "openai"
@@ -47,15 +49,22 @@ ENDPOINTS: dict[str, Endpoint] = {
 """Every model endpoint by its path."""
 
 
-def protocol_at(path: str, *, versioned: bool) -> str:
+#: Headers that clients of one protocol alone send: its SDKs name the version, and who writes a
+#: request by hand may send the key alone. A bearer token is what current SDKs of both send.
+_ANTHROPIC_HEADERS = (b"anthropic-version", b"x-api-key")
+
+
+def protocol_at(path: str, headers: Container[bytes]) -> str:
     """Tell in whose shape errors and lists are told at a path: its own, where it has one.
 
     :param path: as a client wrote it; it need not be a path that there is.
-    :param versioned: the request names an ``anthropic-version``, as only one protocol's clients do.
+    :param headers: the names of the request's headers.
     """
     endpoint = ENDPOINTS.get(path)
     if endpoint is not None:
         return endpoint.protocol
+    if any(name in headers for name in _ANTHROPIC_HEADERS):
+        return ANTHROPIC
     # Near the beginning: a base address that is a little off puts something before it.
-    meant = versioned or "/v1/messages" in path[:32] or path.startswith("/messages")
+    meant = "/v1/messages" in path[:32] or path.startswith("/messages")
     return ANTHROPIC if meant else OPENAI

@@ -174,7 +174,7 @@ class Exchange:
     @property
     def protocol(self) -> str:
         """In whose shape errors and lists are told: ``openai`` or ``anthropic``."""
-        return protocol_at(self.target.path, versioned=b"anthropic-version" in self.head.headers)
+        return protocol_at(self.target.path, self.head.headers)
 
     # -- steps
 

@@ -118,7 +118,7 @@ class DataPlane:
         return (
             refusal.kind.status,
             b"content-type: application/json\r\n",
-            envelope(protocol_at(path, versioned=False), refusal, ""),
+            envelope(protocol_at(path, ()), refusal, ""),
         )
 
     def target_refusal(
@@ -133,8 +133,7 @@ class DataPlane:
         status = refusal.kind.status
         # Without the query: whatever is in it is not for a log.
         path = head.target.partition(b"?")[0].decode("latin-1")
-        versioned = b"anthropic-version" in head.headers
-        body = envelope(protocol_at(path, versioned=versioned), refusal, request_id)
+        body = envelope(protocol_at(path, head.headers), refusal, request_id)
         self.books.refusal("", error.code, status)
         if self.access_log.enabled:
             self.access_log.line(

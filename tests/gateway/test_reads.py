@@ -130,6 +130,22 @@ class ProbeTests(ReadsTestCase):
         self.assertEqual(405, client.answer.status)
 
 
+#: The list, a model that there is, one that there is not.
+MODEL_PATHS = (b"/v1/models", b"/v1/models/small", b"/v1/models/none")
+SHAPES = {
+    "openai": {
+        "list": {"object", "data"},
+        "one": {"id", "object", "created", "owned_by"},
+        "unknown": {"error"},
+    },
+    "anthropic": {
+        "list": {"data", "has_more", "first_id", "last_id"},
+        "one": {"type", "id", "display_name", "created_at", "lifecycle"},
+        "unknown": {"type", "error", "request_id"},
+    },
+}
+
+
 class ModelTests(ReadsTestCase):
     def test_openai(self) -> None:
         """The list in OpenAI's shape, in the order of the config."""
@@ -145,10 +161,21 @@ class ModelTests(ReadsTestCase):
         self.assertEqual((False, "small"), (answer.json["has_more"], answer.json["first_id"]))
         self.assertEqual({"model"}, {m["type"] for m in answer.json["data"]})
 
-    def test_both_headers_of_a_key(self) -> None:
-        """The shape does not follow from the way a key is sent."""
-        answer = self.ask(b"/v1/models", b"x-api-key: %b\r\n" % KEY.encode(), secret="")
-        self.assertEqual("list", answer.json["object"])
+    def test_the_shape_follows_the_client(self) -> None:
+        """Either header of Anthropic's clients means their shape; a bearer token means nothing."""
+        by_hand = b"x-api-key: %b\r\n" % KEY.encode()
+        for headers, secret, wanted in (
+            (b"", KEY, "openai"),
+            (b"openai-beta: x\r\n", KEY, "openai"),
+            (ANTHROPIC, KEY, "anthropic"),
+            (by_hand, "", "anthropic"),
+            (by_hand, KEY, "anthropic"),
+            (by_hand + ANTHROPIC, "", "anthropic"),
+        ):
+            answers = [self.ask(path, headers, secret=secret) for path in MODEL_PATHS]
+            for answer, kind in zip(answers, ("list", "one", "unknown"), strict=True):
+                self.assertEqual(answer.status, 404 if kind == "unknown" else 200)
+                self.assertEqual(set(answer.json), SHAPES[wanted][kind], f"{headers!r} {kind}")
 
     def test_only_what_the_key_may(self) -> None:
         """A key with a list of models sees those."""
