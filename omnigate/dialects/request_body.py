@@ -13,6 +13,8 @@ T = TypeVar("T")
 # Where msgspec says the fault is: "Expected `int`, got `str` - at `$.messages[0].content`".
 _PLACE = " - at `$"
 
+_WHITE_SPACE = b" \t\r\n"
+
 ABSENT = msgspec.Raw(b"")
 """The value of a raw member that is not there."""
 
@@ -40,6 +42,12 @@ def decode_request(
             " surrogate pairs and a moderate depth"
         )
         raise GatewayError("invalid_json", message) from None
+
+
+def is_given(raw: msgspec.Raw, nothing: bytes = b"") -> bool:
+    """Return whether a member is there, and says something else than ``nothing``."""
+    text = bytes(raw)
+    return text not in (b"", b"null") and text.translate(None, _WHITE_SPACE) != nothing
 
 
 def member_text(raw: msgspec.Raw, path: str) -> bytes:

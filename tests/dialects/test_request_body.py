@@ -3,7 +3,14 @@
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.request_body import ABSENT, decode_request, malformed, member_text, missing
+from omnigate.dialects.request_body import (
+    ABSENT,
+    decode_request,
+    is_given,
+    malformed,
+    member_text,
+    missing,
+)
 from omnigate.errors import GatewayError
 
 
@@ -70,6 +77,16 @@ class DecodeTests(SynchronousTestCase):
         for other in (b"[]", b"1", b'"a"', b"true"):
             error = self.assertRaises(GatewayError, member_text, msgspec.Raw(other), "p")
             self.assertEqual((error.kind.code, error.param), ("invalid_request", "p"))
+        for text, given in (
+            (b"", 0),
+            (b"null", 0),
+            (b"{ \n}", 0),
+            (b"[]", 1),
+            (b"{}", 0),
+            (b"0", 1),
+        ):
+            self.assertEqual(is_given(msgspec.Raw(text), b"{}"), bool(given), text)
+        self.assertTrue(is_given(msgspec.Raw(b"{}")))
         self.assertEqual(missing("p").param, "p")
 
     def test_within(self) -> None:
