@@ -5,17 +5,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION, Capabilities
 from omnigate.cli import parser
+from omnigate.config.models import WITHOUT_SAMPLING
+from omnigate.config.schema import CapsConfig, TargetConfig
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.data_tap import spool_figures
+from omnigate.dialects.count_tokens import ESTIMATE_LINE, TOKENS_PER_FRAME
 from omnigate.dialects.endpoints import ENDPOINTS
+from omnigate.dialects.meter import BYTES_PER_TOKEN, TOKENS_PER_MEDIA_PART
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
 from omnigate.gateway import metrics as data_metrics
+from omnigate.gateway.quirks import MAX_QUIRKS
 from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
@@ -27,7 +34,7 @@ from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = ("api.md", "configuration.md", "operations.md", "internals.md")
+PAGES = ("api.md", "configuration.md", "translation.md", "operations.md", "internals.md")
 # Files whose words an operator copies.
 TOLD = (
     *(f"docs/{page}" for page in PAGES),
@@ -131,6 +138,41 @@ class ApiTests(SynchronousTestCase):
         found = [call[:2] for call in calls_of("Endpoint", "control") if len(call) >= 2]
         for method, pattern in found:
             self.assertRegex(text, rf"`{method} {re.escape(pattern)}[`?]")
+
+
+class TranslationTests(SynchronousTestCase):
+    """What models can do, and what is told of a translation."""
+
+    def test_every_capability_has_its_row(self) -> None:
+        """The table has the names that a target's ``caps`` may hold, and no others."""
+        rows = re.findall(
+            r"(?m)^\| `(\w+)` \| (?:both|OpenAI|Anthropic) \| ", page("translation.md")
+        )
+        self.assertEqual(sorted(rows), sorted(field.name for field in attrs.fields(CapsConfig)))
+
+    def test_every_key_of_a_target_has_its_row(self) -> None:
+        text = page("configuration.md").partition("and in `[[routes.targets]]`:")[2]
+        rows = text.partition("\n\n")[2].partition("\n\n")[0]
+        for field in attrs.fields(TargetConfig):
+            self.assertIn(f"`{field.name}`", rows)
+
+    def test_figures_are_those_of_the_code(self) -> None:
+        """Bounds and defaults that the page tells of."""
+        text = page("translation.md")
+        for figure in (
+            f"`{DEFAULT_ANTHROPIC_VERSION}`",
+            f"`{WITHOUT_SAMPLING}`",
+            f"{MAX_QUIRKS:,} such",
+            f"for {('no', 'one', 'two', 'three', 'four')[BYTES_PER_TOKEN]} bytes of text",
+            f"{TOKENS_PER_MEDIA_PART:,} for a picture",
+            f"and {TOKENS_PER_FRAME} for each message",
+            f"`{ESTIMATE_LINE.decode().strip()}`",
+        ):
+            self.assertIn(figure, text.replace("\n", " "))
+        self.assertIn(
+            f"| `default_max_tokens` | {Capabilities().default_max_tokens} |",
+            page("configuration.md"),
+        )
 
 
 class OperationsTests(SynchronousTestCase):

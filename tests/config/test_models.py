@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import attrs
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import EFFORTS, Capabilities
 from omnigate.config.models import MODELS_DATE, known_capabilities, target_capabilities
 from omnigate.config.schema import CapsConfig, TargetConfig, UpstreamConfig, load_config
+from tests.dialects.vectors import vectors
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -172,6 +170,20 @@ class OpenAITests(SynchronousTestCase):
         for base_url in (OPENAI, "http://127.0.0.1:8000/v1"):
             self.assertEqual(gpt("gpt-4.1", base_url).max_tokens_field, "max_completion_tokens")
 
+    def test_of_other_vendors(self) -> None:
+        """They have the fields of compatible servers, and some of them reason."""
+        for model, reasoning, efforts in (
+            ("gemini-4-neon", True, ("low", "medium", "high")),
+            ("google/gemini-3.8-flash", True, ("low", "medium", "high")),
+            ("models/gemini-2.5-pro", False, ()),
+            ("deepseek-v4-pro", True, ("high", "max")),
+            ("x-ai/grok-4.7", False, ()),
+            ("mistral-large-4", False, ()),
+        ):
+            known = gpt(model, "https://models.example.net/v1")
+            self.assertEqual((known.reasoning, known.efforts), (reasoning, efforts), model)
+            self.assertEqual((known.sampling, known.max_tokens_field), (True, "max_tokens"))
+
     def test_names_that_only_look_alike(self) -> None:
         compatible = gpt("qwen3:8b", "")
         for model in ("gpt-j-6b", "EleutherAI/gpt-neox-20b", "my-gpt-6", "", "/", ":", "openai/"):
@@ -192,23 +204,17 @@ class TableTests(SynchronousTestCase):
 
     def test_it_agrees_with_the_golden_vectors(self) -> None:
         """What a vector's route knows of its model is what the table does."""
-        shared = os.environ.get("OMNIGATE_TEST_SHARED")
-        if not shared:
-            raise SkipTest("OMNIGATE_TEST_SHARED names no folder with golden vectors")
-        paths = sorted(Path(shared, "reference", "vectors").glob("*.json"))
-        self.assertTrue(paths)
-        for path in paths:
-            vector = json.loads(path.read_text())
-            context: dict[str, Any] = vector["context"]
+        for vector in vectors():
+            context = vector.context
             known = known_capabilities(
                 context["upstream"],
-                vector["client_request"]["model"],
+                vector.request["model"],
                 context.get("anthropic_version"),
                 OPENAI,
             )
             found = attrs.asdict(known)
             self.assertEqual(
-                {name: found[name] for name in context["caps"]}, context["caps"], path.name
+                {name: found[name] for name in context["caps"]}, context["caps"], vector.name
             )
 
 
