@@ -1,7 +1,18 @@
 """The figures of an answer as its client is shown them, in Chat and in Messages."""
 
+import msgspec
+
+from omnigate.dialects.event_shapes import ABSENT
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import AnswerUsage
+from omnigate.dialects.usage import read_usage
+
+
+def take_usage(meter: Meter, raw: msgspec.Raw) -> None:
+    """Meter the ``usage`` of a whole answer; an odd one, or none, is no figure."""
+    usage = None if raw is ABSENT else read_usage(raw)
+    if usage is not None:
+        meter.merge_closing(usage)
 
 
 def answer_usage(meter: Meter) -> AnswerUsage:

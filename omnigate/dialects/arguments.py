@@ -61,7 +61,7 @@ def arguments_of(raw: msgspec.Raw | bytes) -> str:
         return text if text.strip() else NO_ARGUMENTS
     if _RAW_MEMBER.encode() in data:
         try:
-            return _decode_wrapped(data).text
+            return _decode_wrapped(data).text or NO_ARGUMENTS
         except MISFITS:
             pass  # it is the tool's own member, beside others
     try:

@@ -11,15 +11,29 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigate.dialects.answer import MAX_HELD_BYTES
-from omnigate.dialects.event_shapes import ABSENT
+from omnigate.dialects.answer import MAX_HELD_BYTES, read_answer
+from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.usage import load_tree
 from omnigate.text import repair_utf8
+from omnigate.wire.json_members import MAX_ANSWER_DEPTH
+from omnigate.wire.json_walk import JsonWalk
 
 T = TypeVar("T")
 
 #: What a decoder raises for what does not fit; the last for what nests too deep.
 MISFITS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+#: A longer text is not mended, which takes 30 ms a megabyte. The longest answers of today, of
+#: 128,000 tokens, have half a megabyte.
+MAX_MENDED_BYTES = 512 * 1024
+
+#: Objects and arrays in one text. A shape takes some 0.2 µs of each; an answer has a few thousand
+#: even where a tool is given a table.
+MAX_CONTAINERS = 100_000
+
+#: Parts, blocks or calls in one answer. Real ones have dozens; each takes up to 4 µs until it is
+#: written.
+MAX_PARTS = 4096
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -37,14 +51,19 @@ def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T | None:
     """Decode JSON, repaired where it has to be.
 
     :param decode: of a ``msgspec.json.Decoder``; raw members of what it returns are UTF-8.
-    :returns: ``None`` for what is no JSON, or does not fit the shape.
+    :returns: ``None`` for what is no JSON, does not fit the shape, or has more than
+        :data:`MAX_CONTAINERS`.
     """
     data = repair_utf8(data)
+    if data.count(b"{") > MAX_CONTAINERS and _containers(data) > MAX_CONTAINERS:
+        return None
     try:
         return decode(data)
     except msgspec.ValidationError:
         return None
     except MISFITS:
+        if len(data) > MAX_MENDED_BYTES:
+            return None
         data = mended(data)
     try:
         return decode(data)
@@ -55,6 +74,22 @@ def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T | None:
         return None if tree is None else decode(msgspec.json.encode(tree))
     except (*MISFITS, ValueError, OverflowError):
         return None
+
+
+def not_an_answer(kind: str, body: bytes) -> NotAnAnswer:
+    """Return the finding on an answer that could not be decoded.
+
+    :param kind: of the endpoint that was asked.
+    """
+    verdict, _ = read_answer(kind, body)
+    return NotAnAnswer("wrong_shape" if verdict == "ok" else verdict)
+
+
+def _containers(data: bytes) -> int:
+    """Count the objects and arrays of a text; braces inside of strings are none."""
+    walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, len(data), 0)
+    walk.feed(data)
+    return walk.counts.structure // 2
 
 
 def mended(data: bytes) -> bytes:
@@ -68,9 +103,14 @@ def mended(data: bytes) -> bytes:
 
 def text_of(raw: msgspec.Raw) -> str:
     """Return the string in a raw member; an empty one where it holds none."""
-    if raw is ABSENT:
+    data = bytes(raw)
+    if not data.startswith(b'"'):
         return ""
     try:
-        return _decode_text(raw)
+        return _decode_text(data)
+    except MISFITS:
+        pass
+    try:
+        return _decode_text(mended(data))
     except MISFITS:
         return ""

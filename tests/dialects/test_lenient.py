@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.lenient import decode_leniently, mended, text_of
+from omnigate.dialects.lenient import MAX_MENDED_BYTES, decode_leniently, mended, text_of
 from omnigate.text import valid_text
 
 decode_any = msgspec.json.Decoder(dict[str, object]).decode
@@ -43,15 +43,25 @@ class LenientTests(SynchronousTestCase):
         self.assertIsNone(decode_leniently(decode_count, b'{"a":"x"}'))
 
     def test_long(self) -> None:
-        """Of a long text no tree is made; it is mended where it lies."""
-        body = b'{"a":"%b\\ud800"}' % (b"x" * 1_000_000)
-        found = decode_leniently(decode_any, body)
-        assert found is not None
-        self.assertTrue(str(found["a"]).endswith("x\ufffd"))
+        """Of a long text no tree is made; one that is longer than answers are is not mended."""
+        for length, mends in ((MAX_MENDED_BYTES - 20, True), (MAX_MENDED_BYTES, False)):
+            body = b'{"a":"%b\\ud800"}' % (b"x" * length)
+            found = decode_leniently(decode_any, body)
+            self.assertEqual(mends, found is not None)
+            if found is not None:
+                self.assertTrue(str(found["a"]).endswith("x\ufffd"))
+            self.assertIsNotNone(decode_leniently(decode_any, body.replace(b"\\ud800", b"")))
 
     def test_text(self) -> None:
         """Only a string is a text."""
-        for raw, expected in ((b'"x"', "x"), (b"7", ""), (b"null", ""), (b'["x"]', "")):
+        for raw, expected in (
+            (b'"x"', "x"),
+            (b'"\xff\\ud800"', "\ufffd\ufffd"),
+            (b"7", ""),
+            (b"null", ""),
+            (b'["x"]', ""),
+            (b"", ""),
+        ):
             self.assertEqual(expected, text_of(msgspec.Raw(raw)))
 
     @given(st.text(st.characters() | st.characters(categories=["Cs"])))

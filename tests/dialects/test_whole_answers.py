@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.dialects.chat import answer_reader as chat_reader
 from omnigate.dialects.chat import answer_writer as chat_writer
 from omnigate.dialects.faults import NotAnAnswer
+from omnigate.dialects.lenient import MAX_CONTAINERS, MAX_PARTS
 from omnigate.dialects.messages import answer_reader as messages_reader
 from omnigate.dialects.messages import answer_writer as messages_writer
 from omnigate.dialects.meter import Meter
@@ -338,7 +339,7 @@ class JudgeTests(SynchronousTestCase):
                 (b"<html>", "not_json"),
                 (b"", "not_json"),
                 (b"[]", "not_json"),
-                (b'{"choices":[{"mess', "wrong_shape"),
+                (b'{"choices":[{"mess', "not_json"),
                 (b'{"error":{"message":"no"}}', "error_envelope"),
                 (b'{"error":"no"}', "error_envelope"),
                 (b'{"type":"error","object":"error","message":"no"}', "error_envelope"),
@@ -372,6 +373,21 @@ class JudgeTests(SynchronousTestCase):
         deep = b"[" * 100_000 + b"]" * 100_000
         for kind in READERS:
             self.assertRaises(NotAnAnswer, read, kind, b'{"x":%b}' % deep)
+
+    def test_too_many(self) -> None:
+        """More parts or calls than any answer has are not read; braces in a text are none."""
+        many: list[dict[str, Any]] = [{}] * (MAX_PARTS + 1)
+        for kind, value in (
+            ("chat", chat({"content": many})),
+            ("chat", chat({"tool_calls": many})),
+            ("messages", message(*many)),
+            ("messages", message(x=[{}] * (MAX_CONTAINERS + 1))),
+        ):
+            error = self.assertRaises(NotAnAnswer, read, kind, value)
+            self.assertEqual("wrong_shape", error.verdict)
+        self.assertEqual([], read("messages", message(*many[1:])).parts)
+        code = "{" * (MAX_CONTAINERS + 1)
+        self.assertEqual([Text(code)], read("chat", chat({"content": code})).parts)
 
     @settings(max_examples=300)
     @given(

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from omnigate.dialects.answer import begins_object
-from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import MISFITS, decode_leniently, text_of
+from omnigate.dialects.lenient import MAX_PARTS, MISFITS, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Text, Thinking, ToolCall
 from omnigate.dialects.stops import chat_stop
 from omnigate.dialects.tool_ids import made_up_id
-from omnigate.dialects.usage import read_usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -77,10 +75,8 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
     meter.body_bytes += len(body)
     completion = decode_leniently(_decode, body)
     if completion is None:
-        raise NotAnAnswer("wrong_shape" if begins_object(body) else "not_json")
-    usage = read_usage(completion.usage) if completion.usage is not ABSENT else None
-    if usage is not None:
-        meter.merge_closing(usage)
+        raise not_an_answer("chat", body)
+    take_usage(meter, completion.usage)
     choice = completion.choices[0] if completion.choices else None
     if choice is None or choice.message is None:
         failed = tells_error(completion.error) or text_of(completion.object) == "error"
@@ -118,13 +114,19 @@ def _words(message: _Message) -> Sequence[Text | Thinking | RedactedThinking]:
 
 
 def _parts(content: msgspec.Raw) -> list[_Part]:
-    """Return the parts of a content that is a list; none where it is none of objects."""
+    """Return the parts of a content that is a list; none where it is none of objects.
+
+    :raises NotAnAnswer: there are too many.
+    """
     if not bytes(content).startswith(b"["):
         return []
     try:
-        return _decode_parts(content)
+        parts = _decode_parts(content)
     except MISFITS:
         return []
+    if len(parts) > MAX_PARTS:
+        raise NotAnAnswer("wrong_shape")
+    return parts
 
 
 def _joined(raw: msgspec.Raw) -> str:
@@ -135,8 +137,10 @@ def _joined(raw: msgspec.Raw) -> str:
 def _calls(message: _Message) -> list[ToolCall]:
     """Return the calls, the old ``function_call`` among them.
 
-    :raises NotAnAnswer: one does not say what it calls.
+    :raises NotAnAnswer: one does not say what it calls, or there are too many.
     """
+    if len(message.tool_calls or ()) > MAX_PARTS:
+        raise NotAnAnswer("wrong_shape")
     calls = []
     for call in message.tool_calls or ():
         if call is None:

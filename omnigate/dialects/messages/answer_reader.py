@@ -5,17 +5,15 @@ What a server's own tools did, citations and containers have no counterpart and 
 
 import msgspec
 
-from omnigate.dialects.answer import begins_object
-from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import decode_leniently, text_of
+from omnigate.dialects.lenient import MAX_PARTS, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Stop, Text, Thinking, ToolCall
 from omnigate.dialects.stops import messages_stop
 from omnigate.dialects.tool_ids import made_up_id
-from omnigate.dialects.usage import read_usage
 
 _TIERS = {"standard": "default", "priority": "priority"}
 
@@ -60,10 +58,8 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
     meter.body_bytes += len(body)
     message = decode_leniently(_decode, body)
     if message is None:
-        raise NotAnAnswer("wrong_shape" if begins_object(body) else "not_json")
-    usage = read_usage(message.usage) if message.usage is not ABSENT else None
-    if usage is not None:
-        meter.merge_closing(usage)
+        raise not_an_answer("messages", body)
+    take_usage(meter, message.usage)
     reason = text_of(message.stop_reason)
     if message.content is None or not reason:
         failed = tells_error(message.error) or text_of(message.type) == "error"
@@ -81,6 +77,8 @@ def _parts(
 ) -> list[Text | Thinking | RedactedThinking | ToolCall]:
     if isinstance(content, str):
         return [Text(content)] if content else []
+    if len(content) > MAX_PARTS:
+        raise NotAnAnswer("wrong_shape")
     parts: list[Text | Thinking | RedactedThinking | ToolCall] = []
     for block in content:
         part = _part(block)

@@ -5,13 +5,13 @@ import enum
 import msgspec
 
 from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, LARGE_EVENT_BYTES, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, anthropic_fault
 from omnigate.dialects.messages.stream_shapes import (
     BlockDelta,
     BlockStart,
     StreamEvent,
-    arguments_of,
     decode_event,
     odd_event,
 )

@@ -61,38 +61,9 @@ class StreamEvent(msgspec.Struct, gc=False):
     error: msgspec.Raw = ABSENT
 
 
-class _RawArguments(msgspec.Struct, gc=False):
-    raw: str | None = msgspec.field(default=None, name="__raw_arguments")
-
-
 decode_event = msgspec.json.Decoder(StreamEvent).decode
-_decode_raw = msgspec.json.Decoder(_RawArguments).decode
-_decode_text = msgspec.json.Decoder(str).decode
 
 _ERROR = msgspec.Raw(b"true")
-
-
-def arguments_of(value: msgspec.Raw) -> str:
-    """Return the arguments in the input of a call as text: compact JSON.
-
-    What the gateway once wrapped as ``__raw_arguments`` is unwrapped; an input that a server wrote
-    as text is that text.
-
-    :param value: valid JSON, or empty where there is none.
-    """
-    text = bytes(value)
-    if text in (b"", b"null"):
-        return "{}"
-    try:
-        if text.startswith(b'"'):
-            return _decode_text(text) or "{}"
-        if text.startswith(b'{"__raw_arguments"'):
-            raw = _decode_raw(text).raw
-            if raw is not None:
-                return raw or "{}"
-        return msgspec.json.format(text, indent=-1).decode("utf-8", "replace")
-    except (msgspec.MsgspecError, RecursionError):
-        return text.decode("utf-8", "replace")
 
 
 def odd_event(tree: dict[str, Any]) -> StreamEvent:
