@@ -71,6 +71,18 @@ class NotAnAnswer(Exception):  # noqa: N818
         self.verdict = verdict
 
 
+class FailedAnswer(NotAnAnswer):
+    """What came with a good status is an answer that says of itself that it failed.
+
+    :ivar fault: why.
+    """
+
+    def __init__(self, fault: Fault) -> None:
+        """Say why it failed."""
+        super().__init__("error_envelope")
+        self.fault = fault
+
+
 @attrs.frozen
 class _Row:
     """How a kind is told: the client's status, type and code, and what is said of our own."""
