@@ -352,7 +352,7 @@ class ResultTests(SynchronousTestCase):
         self.assertEqual(
             sent.count('"tool_call_id"'), sum(isinstance(part, ToolResult) for part in parts)
         )
-        self.assertEqual(sent.count('"id"'), sum(isinstance(part, ToolCall) for part in parts))
+        self.assertEqual(sent.count('"id": '), sum(isinstance(part, ToolCall) for part in parts))
         shown = [inner for part in parts if isinstance(part, ToolResult) for inner in part.parts]
         self.assertEqual(
             sent.count('"image_url": {'), sum(isinstance(part, Image) for part in shown)
