@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import Config, load_config
 from omnigate.config.snapshot import decode_snapshot
 from omnigate.control.keys import KeyBook, KeyStore
-from omnigate.control.snapshots import MAX_KEYS_AT_ONCE, Encoded, Snapshots
+from omnigate.control.snapshots import (
+    MAX_KEYS_AT_ONCE,
+    MAX_TARGETS_AT_ONCE,
+    Encoded,
+    Snapshots,
+)
 from omnigate.ledger.service import LedgerNotReady
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.plane import CONFIG
@@ -66,10 +72,27 @@ class SnapshotsTests(SynchronousTestCase):
         """A long list of keys does not hold the reactor; the snapshot is the same."""
         many = [resolved(f"key-{n}", f"{n:064x}") for n in range(MAX_KEYS_AT_ONCE + 1)]
         self.book.install(many)
+        encoded = self.encoded_elsewhere()
+        self.assertEqual(len(decode_snapshot(encoded.data).keys), len(many))
+
+    def test_many_targets_are_encoded_elsewhere(self) -> None:
+        """As with keys: what is known of each of their models has to be found."""
+        (first, *_) = self.config.routes
+        self.config = attrs.evolve(
+            self.config,
+            routes=tuple(
+                attrs.evolve(first, model=f"model-{n}") for n in range(MAX_TARGETS_AT_ONCE + 1)
+            ),
+        )
+        encoded = self.encoded_elsewhere()
+        self.assertEqual(len(decode_snapshot(encoded.data).routes), MAX_TARGETS_AT_ONCE + 1)
+
+    def encoded_elsewhere(self) -> Encoded:
+        """The snapshot, which the writer's thread and nobody else has to make."""
         self.writer.holding = True
         waiting = Deferred.fromCoroutine(self.snapshots.current())
         self.assertNoResult(waiting)
         self.writer.run()
         encoded = self.successResultOf(waiting)
-        self.assertEqual(len(decode_snapshot(encoded.data).keys), len(many))
         self.assertIs(self.current(), encoded)
+        return encoded
