@@ -5,11 +5,8 @@ content of a file, and the address of a file. A ``path`` names the member in the
 """
 
 import binascii
-from base64 import b64encode
-from urllib.parse import unquote_to_bytes
 
-import attrs
-
+from omnigate.dialects.request_body import malformed, missing, untranslatable
 from omnigate.dialects.shapes import CacheMark, Document, Image
 from omnigate.errors import GatewayError
 from omnigate.text import quoted
@@ -26,39 +23,6 @@ _MAX_HEAD_CHARS = 512
 _WHITE_SPACE = b" \t\r\n"
 
 
-@attrs.frozen
-class _DataUrl:
-    """A data URL (RFC 2397) taken apart.
-
-    :ivar media_type: in lower case, without parameters; empty where there is none.
-    :ivar payload: base64 where ``is_base64``, else percent-encoded.
-    """
-
-    media_type: str
-    is_base64: bool
-    payload: str
-
-    def base64(self) -> str:
-        """Return the content as base64."""
-        if self.is_base64:
-            return self.payload
-        return b64encode(unquote_to_bytes(self.payload)).decode("ascii")
-
-    def content(self, path: str) -> bytes:
-        """Return the content itself.
-
-        :raises GatewayError: it is no base64.
-        """
-        if not self.is_base64:
-            return unquote_to_bytes(self.payload)
-        try:
-            packed = self.payload.encode("ascii").translate(None, _WHITE_SPACE)
-            return binascii.a2b_base64(packed, strict_mode=True)
-        except (UnicodeEncodeError, binascii.Error):
-            message = f"{path} is no valid base64: encode the file anew, with padding"
-            raise GatewayError("invalid_request", message, param=path) from None
-
-
 def read_image_url(url: str, detail: str | None, cache: CacheMark | None, path: str) -> Image:
     """Read the address of a picture.
 
@@ -72,17 +36,11 @@ def read_image_url(url: str, detail: str | None, cache: CacheMark | None, path: 
             f"{path} is neither an http(s) URL nor a data URL: send the picture as"
             " data:image/png;base64,… or by its web address"
         )
-        raise GatewayError("untranslatable_request", message, param=path)
-    data_url = _read_data_url(url, path)
-    if not data_url.media_type.startswith("image/"):
-        raise _unknown_type(path, data_url.media_type, "a picture")
-    return Image(
-        media_type=data_url.media_type,
-        data=data_url.base64(),
-        detail=detail,
-        cache=cache,
-        path=path,
-    )
+        raise untranslatable(path, message)
+    media_type, data = _read_data_url(url, path)
+    if not media_type.startswith("image/"):
+        raise _unknown_type(path, media_type, "a picture")
+    return Image(media_type=media_type, data=data, detail=detail, cache=cache, path=path)
 
 
 def read_file(
@@ -101,11 +59,12 @@ def read_file(
     if file_data:
         return _read_file_data(file_data, filename, cache, path)
     if not file_url:
-        message = f"{path} holds no file: send its content as {path}.file_data"
-        raise GatewayError("invalid_request", message, param=path)
+        raise missing(f"{path}.file_data")
     if not _is_web_url(file_url):
-        message = f"{path}.file_url is no http(s) URL: send the file's web address or its content"
-        raise GatewayError("untranslatable_request", message, param=f"{path}.file_url")
+        place = f"{path}.file_url"
+        raise untranslatable(
+            place, f"{place} is no http(s) URL: send the file's web address or its content"
+        )
     return Document(PDF, url=file_url, title=filename or None, cache=cache, path=path)
 
 
@@ -114,31 +73,35 @@ def _read_file_data(
 ) -> Document:
     place = f"{path}.file_data"
     if _scheme(file_data) == "data":
-        data_url = _read_data_url(file_data, place)
+        media_type, data = _read_data_url(file_data, place)
     elif filename is not None and filename.lower().endswith(".pdf"):
-        data_url = _DataUrl(PDF, True, file_data)
+        media_type, data = PDF, file_data
     else:
         message = (
             f"{place} does not say what type of file it is: send a data URL, such as"
             " data:application/pdf;base64,…"
         )
-        raise GatewayError("untranslatable_request", message, param=place)
-    if data_url.media_type == PDF:
-        data = data_url.base64()
-    elif data_url.media_type in TEXT_TYPES:
-        data = _text_of(data_url, place)
-    else:
-        raise _unknown_type(place, data_url.media_type, "a PDF or a text file")
-    media_type = PDF if data_url.media_type == PDF else PLAIN_TEXT
+        raise untranslatable(place, message)
+    if media_type in TEXT_TYPES:
+        media_type, data = PLAIN_TEXT, _text_of(data, place)
+    elif media_type != PDF:
+        raise _unknown_type(place, media_type, "a PDF or a text file")
     return Document(media_type, data=data, title=filename or None, cache=cache, path=path)
 
 
-def _text_of(data_url: _DataUrl, path: str) -> str:
+def _text_of(data: str, path: str) -> str:
+    """Decode the base64 of a text; some encoders part it into lines."""
     try:
-        return data_url.content(path).decode("utf-8")
+        packed = data.encode("ascii")
+        if any(white in packed for white in _WHITE_SPACE):
+            packed = packed.translate(None, _WHITE_SPACE)
+        return binascii.a2b_base64(packed, strict_mode=True).decode("utf-8")
     except UnicodeDecodeError:
         message = f"{path} is not UTF-8: send text files in that encoding"
-        raise GatewayError("untranslatable_request", message, param=path) from None
+        raise untranslatable(path, message) from None
+    except (UnicodeEncodeError, binascii.Error):
+        message = f"{path} is no valid base64: encode the file anew, with padding"
+        raise malformed(path, message) from None
 
 
 def image_data_url(image: Image) -> str:
@@ -161,16 +124,21 @@ def _is_web_url(url: str) -> bool:
     return _scheme(url) in ("http", "https")
 
 
-def _read_data_url(url: str, path: str) -> _DataUrl:
+def _read_data_url(url: str, path: str) -> tuple[str, str]:
+    """Take a data URL (RFC 2397) apart.
+
+    One that is percent-encoded is refused, as OpenAI does: to decode 8 MB of it takes 0.7 s.
+
+    :returns: the media type in lower case, without its parameters, and the base64.
+    """
     comma = url.find(",", 0, _MAX_HEAD_CHARS)
-    if comma < 0:
+    media_type, *parameters = url[len("data:") : max(comma, 0)].split(";")
+    if comma < 0 or not any(word.strip().lower() == "base64" for word in parameters):
         message = f"{path} is no whole data URL: it has the form data:<type>;base64,<data>"
-        raise GatewayError("invalid_request", message, param=path)
-    media_type, *parameters = url[len("data:") : comma].split(";")
-    is_base64 = any(parameter.strip().lower() == "base64" for parameter in parameters)
-    return _DataUrl(media_type.strip().lower(), is_base64, url[comma + 1 :])
+        raise malformed(path, message)
+    return media_type.strip().lower(), url[comma + 1 :]
 
 
 def _unknown_type(path: str, media_type: str, wanted: str) -> GatewayError:
     message = f"{path} is of the type {quoted(media_type)}, not {wanted}: convert it first"
-    return GatewayError("untranslatable_request", message, param=path)
+    return untranslatable(path, message)

@@ -5,6 +5,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.request_body import (
     ABSENT,
+    MAX_PIECES,
+    check_pieces,
     decode_request,
     is_given,
     malformed,
@@ -88,6 +90,12 @@ class DecodeTests(SynchronousTestCase):
             self.assertEqual(is_given(msgspec.Raw(text), b"{}"), bool(given), text)
         self.assertTrue(is_given(msgspec.Raw(b"{}")))
         self.assertEqual(missing("p").param, "p")
+
+    def test_pieces(self) -> None:
+        """A request of too many pieces is refused."""
+        check_pieces(MAX_PIECES)
+        error = self.assertRaises(GatewayError, check_pieces, MAX_PIECES + 1)
+        self.assertEqual((error.kind.code, error.kind.status), ("request_too_complex", 400))
 
     def test_within(self) -> None:
         """A value that was kept raw is told by its place in the whole body."""

@@ -9,6 +9,7 @@ import msgspec
 from omnigate.dialects.chat import request_shapes as chat
 from omnigate.dialects.chat.turns_reader import read_turns
 from omnigate.dialects.request_body import (
+    check_pieces,
     decode_request,
     is_given,
     malformed,
@@ -49,9 +50,10 @@ def read_request(body: bytes) -> Request:
         ``invalid_request`` or ``invalid_json`` for what is malformed.
     """
     wanted = decode_request(_decode, body)
-    _refuse_untranslatable(wanted)
     if wanted.messages is None:
         raise missing("messages")
+    check_pieces(_pieces(wanted))
+    _refuse_untranslatable(wanted)
     tools = _tools(wanted)
     tools, choice = _choice(wanted, tools)
     return Request(
@@ -71,6 +73,16 @@ def read_request(body: bytes) -> Request:
         service_tier=wanted.service_tier,
         include_usage=bool(wanted.stream_options and wanted.stream_options.include_usage),
     )
+
+
+def _pieces(wanted: chat.ChatRequest) -> int:
+    count = len(wanted.tools or ()) + len(wanted.functions or ())
+    count += len(wanted.stop or ()) if isinstance(wanted.stop, list) else 0
+    for message in wanted.messages or ():
+        count += 1 + len(message.tool_calls or ()) + len(message.thinking_blocks or ())
+        if isinstance(message.content, list):
+            count += len(message.content)
+    return count
 
 
 def _refuse_untranslatable(wanted: chat.ChatRequest) -> None:

@@ -35,7 +35,8 @@ def read_turns(messages: Sequence[Message]) -> list[Turn]:
     :raises GatewayError: one of them is malformed, or holds what no other protocol has.
     """
     turns = [_read_turn(message, f"messages[{at}]") for at, message in enumerate(messages)]
-    _name_calls(turns)
+    if any(_is_nameless(message) for message in messages):
+        _name_calls(turns)
     return turns
 
 
@@ -209,6 +210,14 @@ def _cache_mark(part: Part, path: str) -> CacheMark | None:
 
 
 # -- calls without an id
+
+
+def _is_nameless(message: Message) -> bool:
+    if message.role in ("tool", "function"):
+        return not message.tool_call_id or message.role == "function"
+    if message.tool_calls and not all(call.id for call in message.tool_calls):
+        return True
+    return message.function_call is not None
 
 
 def _name_calls(turns: Sequence[Turn]) -> None:

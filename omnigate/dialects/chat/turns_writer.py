@@ -162,6 +162,10 @@ def _between_answers(turns: Sequence[Turn]) -> list[Message]:
                 messages.append(_result(part))
                 attachments += _attachments(part)
     for turn in turns:
+        words = _only_text(turn)
+        if words is not None and not attachments:
+            messages.append({"role": _ROLES[turn.role], "content": words})
+            continue
         others = [part for part in turn.parts if not isinstance(part, ToolResult)]
         if turn.role is Role.SYSTEM:
             messages += _message("system", _system_parts(turn))
@@ -169,6 +173,17 @@ def _between_answers(turns: Sequence[Turn]) -> list[Message]:
             messages += _message("user", attachments + _shown(others, turn.path))
             attachments = []
     return messages + _message("user", attachments)
+
+
+_ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.TOOL: "user"}
+
+
+def _only_text(turn: Turn) -> str | None:
+    """Return what is said where that is one text and nothing else."""
+    if len(turn.parts) != 1:
+        return None
+    part = turn.parts[0]
+    return part.text if isinstance(part, Text) and part.cache is None else None
 
 
 def _result(result: ToolResult) -> Message:

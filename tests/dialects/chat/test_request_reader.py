@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.chat.request_reader import read_request
 from omnigate.dialects.chat.request_shapes import ChatRequest
+from omnigate.dialects.request_body import MAX_PIECES
 from omnigate.dialects.shapes import (
     CacheMark,
     Choice,
@@ -312,3 +313,31 @@ class ToolTests(RequestCase):
             tools=[FUNCTION],
             tool_choice={"type": "allowed_tools"},
         )
+
+
+class PiecesTests(SynchronousTestCase):
+    """A request of too many pieces is refused before they are looked at."""
+
+    def test_every_kind(self) -> None:
+        """Messages, parts, calls, blocks of thinking, tools, functions and stops count."""
+        function = {"function": {"name": "f"}}
+        text = {"type": "text", "text": "a"}
+        for kind, made in (
+            ("messages", lambda n: {"messages": HI * (n + 1)}),
+            ("content", lambda n: {"messages": [{"role": "user", "content": [text] * n}]}),
+            (
+                "tool_calls",
+                lambda n: {"messages": [{"role": "assistant", "tool_calls": [function] * n}]},
+            ),
+            (
+                "thinking_blocks",
+                lambda n: {"messages": [{"role": "assistant", "thinking_blocks": [{}] * n}]},
+            ),
+            ("tools", lambda n: {"tools": [function] * n}),
+            ("functions", lambda n: {"functions": [{"name": "f"}] * n}),
+            ("stop", lambda n: {"stop": ["a"] * n}),
+        ):
+            error = self.assertRaises(GatewayError, read, **made(MAX_PIECES))
+            self.assertEqual(error.kind.code, "request_too_complex", kind)
+            if kind != "tool_calls":  # they have no ids
+                read(**made(MAX_PIECES - 1))
