@@ -90,6 +90,7 @@ def read_request(body: bytes) -> Request:
         service_tier=tier_of_messages(shape.service_tier),
         include_usage=True,
         wants_thinking=wants_thinking,
+        keeps_reasoning=True,
     )
 
 

@@ -4,11 +4,11 @@ What the provider's own tools did has no counterpart and is left out.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
-from omnigate.dialects.answer import begins_object
-from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import (
@@ -18,12 +18,11 @@ from omnigate.dialects.faults import (
     NotAnAnswer,
     openai_fault,
 )
-from omnigate.dialects.lenient import decode_leniently, text_of
+from omnigate.dialects.lenient import MAX_PARTS, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.packing import pack_reasoning
 from omnigate.dialects.shapes import Answer, RedactedThinking, Stop, Text, Thinking, ToolCall
 from omnigate.dialects.tool_ids import made_up_id
-from omnigate.dialects.usage import read_usage
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -57,6 +56,7 @@ class _Response(msgspec.Struct, gc=False):
     error: msgspec.Raw = ABSENT
 
 
+_T = TypeVar("_T")
 _Parts = Sequence[Text | Thinking | RedactedThinking | ToolCall]
 
 _decode = msgspec.json.Decoder(_Response).decode
@@ -75,10 +75,8 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
     meter.body_bytes += len(body)
     response = decode_leniently(_decode, body)
     if response is None:
-        raise NotAnAnswer("wrong_shape" if begins_object(body) else "not_json")
-    usage = read_usage(response.usage) if response.usage is not ABSENT else None
-    if usage is not None:
-        meter.merge_closing(usage)
+        raise not_an_answer("responses", body)
+    take_usage(meter, response.usage)
     status = text_of(response.status)
     failed = tells_error(response.error)
     if not status:
@@ -87,8 +85,7 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
         raise FailedAnswer(_fault(response, status))
     if status not in ("completed", "incomplete") or response.output is None:
         raise NotAnAnswer("wrong_shape")
-    items = [item for item in response.output if item is not None]
-    parts = [part for item in items for part in _parts(item)]
+    parts = [part for item in _bounded(response.output) if item for part in _parts(item)]
     tier = text_of(response.service_tier) or None
     return Answer(parts, _stop(response, status, parts), answer_usage(meter), service_tier=tier)
 
@@ -163,4 +160,14 @@ def _pieces(raw: msgspec.Raw) -> list[_Part]:
     parts = decode_leniently(_decode_parts, bytes(raw))
     if isinstance(parts, str):
         return [_Part(text=raw)]
-    return parts or []
+    return _bounded(parts or [])
+
+
+def _bounded(parts: list[_T]) -> list[_T]:
+    """Return a list that is no longer than what is gone through.
+
+    :raises NotAnAnswer: it is.
+    """
+    if len(parts) > MAX_PARTS:
+        raise NotAnAnswer("wrong_shape")
+    return parts
