@@ -7,6 +7,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
 from omnigate.dialects.chat.request_writer import write_request
+from omnigate.dialects.messages.request_reader import read_request as read_messages_request
+from omnigate.dialects.responses.request_reader import read_request as read_responses_request
 from omnigate.dialects.shapes import (
     Choice,
     Format,
@@ -24,6 +26,7 @@ from omnigate.dialects.shapes import (
 )
 from omnigate.dialects.tool_ids import openai_name
 from omnigate.errors import GatewayError
+from tests.dialects.vectors import same_request, vectors
 
 HI = Turn(Role.USER, [Text("hi")], True, "messages[0]")
 LONG = "n" * 100
@@ -47,6 +50,27 @@ def members(
     assert body.pop("model") == "m"
     assert body.pop("messages")
     return body
+
+
+class GoldenTests(SynchronousTestCase):
+    """The golden requests for a Chat upstream."""
+
+    def test_vectors(self) -> None:
+        """Every golden request is written as it should be, or refused."""
+        readers = {"messages": read_messages_request, "responses": read_responses_request}
+        for vector in vectors(upstream="chat"):
+            if vector.sent is None:
+                error = self.assertRaises(
+                    GatewayError,
+                    lambda vector=vector: write_request(
+                        readers[vector.client](vector.body), "m", vector.caps, Quirk.NONE
+                    ),
+                )
+                self.assertEqual(error.kind.code, "untranslatable_request", vector.name)
+                continue
+            request = readers[vector.client](vector.body)
+            model = vector.sent["model"]
+            same_request(vector, write_request(request, model, vector.caps, Quirk.NONE).body)
 
 
 class ParameterTests(SynchronousTestCase):

@@ -1,5 +1,6 @@
 """The messages of a client of Chat."""
 
+import copy
 import json
 from typing import Any
 
@@ -7,11 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.capabilities import Capabilities
 from omnigate.dialects.chat.request_reader import read_request
+from omnigate.dialects.chat.request_writer import write_request as write_chat
+from omnigate.dialects.messages.request_writer import write_request as write_messages
+from omnigate.dialects.responses.request_writer import write_request as write_responses
 from omnigate.dialects.shapes import (
     CacheMark,
     Document,
     Image,
+    Quirk,
     RedactedThinking,
     Role,
     Text,
@@ -328,3 +334,73 @@ class NamelessCallTests(TurnCase):
             self.assertEqual(error.kind.code, "untranslatable_request")
         else:
             self.assertNotIn("", ids)
+
+
+PARTS: list[dict[str, Any]] = [
+    {"type": "text", "text": "a"},
+    {"type": "text", "text": " "},
+    {"type": "text", "text": "m", "cache_control": {"type": "ephemeral"}},
+    {"type": "text", "text": "m", "prompt_cache_breakpoint": {"mode": "explicit"}},
+]
+SHOWN: list[dict[str, Any]] = [
+    *PARTS,
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
+    {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
+    {"type": "file", "file": {"filename": "a.pdf", "file_data": "QUJD"}},
+    {"type": "file", "file": {"file_data": "data:text/plain;base64,QUJD"}},
+]
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "t", "signature": "s"},
+    {"type": "thinking", "thinking": "t", "signature": "omnigate.r1:x"},
+    {"type": "redacted_thinking", "data": "d"},
+]
+
+
+def _content(parts: list[dict[str, Any]]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(["", " ", "a"]) | st.lists(st.sampled_from(parts), max_size=3)
+
+
+def _message(role: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"role": st.just(role), **members})
+
+
+_ids = st.sampled_from(["a", "b", "c:1", "", "i" * 60])
+CONVERSATIONS = st.lists(
+    st.one_of(
+        _message("system", content=_content(PARTS)),
+        _message("developer", content=_content(PARTS)),
+        _message("user", content=_content(SHOWN)),
+        _message(
+            "assistant",
+            content=_content(PARTS) | st.none(),
+            refusal=st.none() | st.just("r"),
+            thinking_blocks=st.lists(st.sampled_from(BLOCKS), max_size=2),
+            tool_calls=st.lists(_ids.map(call), max_size=2),
+        ),
+        _message("tool", content=_content(SHOWN) | st.none(), tool_call_id=_ids),
+    ),
+    max_size=8,
+)
+
+
+class EveryUpstreamTests(SynchronousTestCase):
+    """Whatever was said can be told to every upstream, or is refused."""
+
+    @settings(max_examples=200, deadline=None)
+    @given(CONVERSATIONS, st.booleans())
+    def test_written(self, messages: list[dict[str, Any]], modern: bool) -> None:
+        """Nothing fails, and no writer changes what another is to write."""
+        try:
+            request = read_request(json.dumps({"messages": messages}).encode())
+        except GatewayError as error:
+            self.assertEqual(error.kind.code, "untranslatable_request")
+            return
+        before = copy.deepcopy(request)
+        caps = Capabilities(prefill=not modern, mid_system=modern)
+        for write in (write_messages, write_chat, write_responses):
+            try:
+                json.loads(write(request, "m", caps, Quirk.NONE).body)
+            except GatewayError as error:
+                self.assertEqual(error.kind.code, "untranslatable_request")
+                self.assertRegex(error.param or "", r"\Amessages(\[\d+\].*)?\Z")
+            self.assertEqual(request, before)
