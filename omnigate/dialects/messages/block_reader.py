@@ -8,7 +8,7 @@ import msgspec
 
 from omnigate.dialects.media import PDF, PLAIN_TEXT
 from omnigate.dialects.messages.request_shapes import Block, Source
-from omnigate.dialects.request_body import missing, untranslatable
+from omnigate.dialects.request_body import malformed, missing, untranslatable
 from omnigate.dialects.shapes import (
     CacheMark,
     Document,
@@ -218,7 +218,7 @@ def _arguments(value: bytes, path: str) -> str:
     if value in (b"", b"null"):
         return "{}"
     if value[:1] != b"{":
-        raise GatewayError("invalid_request", f"{path} has to be an object", param=path)
+        raise malformed(path, f"{path} has to be an object")
     compact = msgspec.json.format(value, indent=-1)
     if compact.startswith(_RAW_ARGUMENTS):
         try:
@@ -235,7 +235,7 @@ def _tool_result(block: Block, path: str) -> ToolResult:
         parts = [Text(content)] if content else []
     elif isinstance(content, Block):
         message = f"{path}.content has to be a string or an array of blocks"
-        raise GatewayError("invalid_request", message, param=f"{path}.content")
+        raise malformed(f"{path}.content", message)
     else:
         for index, item in enumerate(content or ()):
             parts += _user_parts(item, f"{path}.content[{index}]")

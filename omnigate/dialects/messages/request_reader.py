@@ -23,7 +23,14 @@ from omnigate.dialects.messages.request_shapes import (
 )
 from omnigate.dialects.messages.request_shapes import Choice as ChoiceShape
 from omnigate.dialects.parameters import is_strict_schema, tier_of_messages
-from omnigate.dialects.request_body import decode_request, member_text, missing, untranslatable
+from omnigate.dialects.request_body import (
+    decode_request,
+    is_given,
+    malformed,
+    member_text,
+    missing,
+    untranslatable,
+)
 from omnigate.dialects.shapes import (
     Choice,
     Format,
@@ -36,12 +43,9 @@ from omnigate.dialects.shapes import (
     ToolChoice,
     Turn,
 )
-from omnigate.errors import GatewayError
 from omnigate.text import quoted
 
 _decode = msgspec.json.Decoder(MessagesBody).decode
-
-_NOTHING = (b"", b"null", b"[]", b"{}")
 
 # What this edit takes out, thinking, is not shown to another provider in the first place, or is
 # taken out by that provider itself. Every other edit changes what the model reads.
@@ -98,11 +102,11 @@ def _refuse_bound(shape: MessagesBody) -> None:
     """Refuse what is bound to the provider, or cannot be asked of a model at all."""
     if shape.max_tokens is not None and shape.max_tokens <= 0:
         if shape.max_tokens < 0:
-            raise GatewayError("invalid_request", "max_tokens is below 0", param="max_tokens")
+            raise malformed("max_tokens", "max_tokens has to be at least 1")
         message = "max_tokens is 0, which only warms Anthropic's cache: ask for at least 1 token"
         raise untranslatable("max_tokens", message)
     for name, value in (("container", shape.container), ("mcp_servers", shape.mcp_servers)):
-        if bytes(value) not in _NOTHING:
+        if is_given(value, b"[]"):
             message = f"{name} is run by the protocol's own provider only: leave it out"
             raise untranslatable(name, message)
     _refuse_edits(shape.context_management)
@@ -155,7 +159,7 @@ def _turns_of(message: Message, path: str) -> list[Turn]:
             raise missing(f"{path}.role")
         case _:
             problem = f"{path}.role has to be user, assistant or system"
-            raise GatewayError("invalid_request", problem, param=f"{path}.role")
+            raise malformed(f"{path}.role", problem)
     return [Turn(role, parts, isinstance(content, str), path)] if parts else []
 
 
@@ -201,7 +205,7 @@ def _tool_choice(shape: ChoiceShape | None) -> ToolChoice | None:
     mode = _CHOICES.get(shape.type or "")
     if mode is None:
         message = "tool_choice.type has to be auto, any, tool or none"
-        raise GatewayError("invalid_request", message, param="tool_choice.type")
+        raise malformed("tool_choice.type", message)
     if mode is not Choice.NAMED:
         return ToolChoice(mode)
     if not shape.name:
@@ -230,7 +234,7 @@ def _format(shape: MessagesBody) -> Format | None:
 def _format_of(shape: OutputFormat, path: str) -> Format:
     if shape.type != "json_schema":
         message = f"{path}.type has to be json_schema"
-        raise GatewayError("invalid_request", message, param=f"{path}.type")
+        raise malformed(f"{path}.type", message)
     schema = member_text(shape.schema, f"{path}.schema")
     if not schema:
         raise missing(f"{path}.schema")

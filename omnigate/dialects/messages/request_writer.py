@@ -9,7 +9,7 @@ from omnigate.dialects.messages.block_writer import Block, BlockWriter
 from omnigate.dialects.messages.thinking import ThinkingPlan, plan_thinking
 from omnigate.dialects.messages.turns import Conversation, Message, arrange, of_responses
 from omnigate.dialects.parameters import tier_for_messages
-from omnigate.dialects.request_body import ABSENT, untranslatable
+from omnigate.dialects.request_body import ABSENT, malformed, untranslatable
 from omnigate.dialects.shapes import (
     Choice,
     Document,
@@ -24,7 +24,6 @@ from omnigate.dialects.shapes import (
     ToolCall,
     Written,
 )
-from omnigate.errors import GatewayError
 
 #: What asks for JSON of no particular form, which the protocol has no member for.
 JSON_SENTENCE = "Respond only with a single valid JSON object and nothing else."
@@ -145,7 +144,7 @@ def _tool_choice(request: Request, caps: Capabilities) -> Block | None:
     if not request.tools:
         if choice is not None and choice.mode in _FORCED:
             message = "tool_choice forces a call, and there are no tools: add them"
-            raise GatewayError("invalid_request", message, param="tool_choice")
+            raise malformed("tool_choice", message)
         return None
     one_at_a_time = request.parallel is False
     if choice is None:

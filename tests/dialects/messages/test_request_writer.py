@@ -7,7 +7,9 @@ import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
+from omnigate.dialects.chat.request_reader import read_request as read_chat
 from omnigate.dialects.messages.request_writer import JSON_SENTENCE, write_request
+from omnigate.dialects.responses.request_reader import read_request as read_responses
 from omnigate.dialects.shapes import (
     CacheMark,
     Choice,
@@ -28,6 +30,7 @@ from omnigate.dialects.shapes import (
     Turn,
 )
 from omnigate.errors import GatewayError
+from tests.dialects.vectors import same_request, vectors
 
 CAPS = Capabilities()
 OBJECT = b'{"type":"object","properties":{}}'
@@ -333,6 +336,25 @@ class BlockTests(SynchronousTestCase):
         call, result = self.talk("{}", ToolResult("call:9/x.1", []), "call:9/x.1")
         self.assertEqual(call["id"], "call_9_x_1_9bd6a816")
         self.assertEqual(result["tool_use_id"], call["id"])
+
+
+class GoldenTests(SynchronousTestCase):
+    """The golden cases, from the client's request to the upstream's."""
+
+    def test_cases(self) -> None:
+        """What must be sent is, and what must be refused is, with its place."""
+        for client, read in (("chat", read_chat), ("responses", read_responses)):
+            for case in vectors(client, "messages"):
+                try:
+                    request = read(case.body)
+                    body = write_request(request, case.request["model"], case.caps, Quirk.NONE).body
+                except GatewayError as error:
+                    self.assertIsNone(case.sent, f"{case.name}: {error.message}")
+                    want = case.told["json"]["error"]
+                    found = (error.kind.code, error.param)
+                    self.assertEqual(found, (want["code"], want["param"]), case.name)
+                else:
+                    same_request(case, body)
 
 
 class CacheTests(SynchronousTestCase):
