@@ -10,7 +10,13 @@ from hashlib import sha256
 import attrs
 import msgspec
 
-from omnigate.dialects.request_body import decode_request, malformed, missing, untranslatable
+from omnigate.dialects.request_body import (
+    check_pieces,
+    decode_request,
+    malformed,
+    missing,
+    untranslatable,
+)
 from omnigate.dialects.shapes import Choice, Tool, ToolChoice
 from omnigate.dialects.tool_ids import MAX_OPENAI_NAME_CHARS, anthropic_id, openai_name
 from omnigate.text import quoted
@@ -87,6 +93,7 @@ def read_tools(raw: bytes | msgspec.Raw) -> FunctionTools:
     """
     found = FunctionTools()
     tools = decode_request(_tools.decode, raw, "tools") or ()
+    check_pieces(len(tools))
     groups: list[tuple[str, _Tool]] = []
     for index, tool in enumerate(tools):
         path = f"tools[{index}]"
@@ -104,6 +111,7 @@ def _add_namespace(found: FunctionTools, group: _Tool, path: str) -> None:
     if not group.name:
         raise missing(f"{path}.name")
     inner = decode_request(_tools.decode, group.tools, f"{path}.tools") or ()
+    check_pieces(len(found.tools) + len(inner))
     for index, tool in enumerate(inner):
         found.add(_function(tool, f"{path}.tools[{index}]"), group.name)
     if inner and group.description:

@@ -10,7 +10,13 @@ import msgspec
 
 from omnigate.dialects.media import read_file, read_image_url
 from omnigate.dialects.packing import unpack_thinking
-from omnigate.dialects.request_body import decode_request, malformed, missing, untranslatable
+from omnigate.dialects.request_body import (
+    check_pieces,
+    decode_request,
+    malformed,
+    missing,
+    untranslatable,
+)
 from omnigate.dialects.shapes import (
     CacheMark,
     Document,
@@ -73,13 +79,15 @@ _TEXT_TYPES = frozenset(("input_text", "output_text", "text"))
 NameOf = Callable[[str | None, str], str]
 
 
-def read_items(items: list[Item], name_of: NameOf) -> list[Turn]:
+def read_items(items: list[Item], name_of: NameOf, pieces: int) -> list[Turn]:
     """Read the items of ``input``.
 
     :param name_of: gives the one name of a function in a namespace.
-    :raises GatewayError: one has no counterpart, or is malformed.
+    :param pieces: how many the request has already beside these.
+    :raises GatewayError: one has no counterpart, or is malformed, or they are too many.
     """
-    talk = _Talk()
+    talk = _Talk(pieces)
+    talk.count(len(items))
     for index, item in enumerate(items):
         path = f"input[{index}]"
         kind = item.type or ("message" if item.role is not None else "")
@@ -88,7 +96,7 @@ def read_items(items: list[Item], name_of: NameOf) -> list[Turn]:
         elif kind == "function_call":
             talk.assistant(path).append(_call(item, name_of, path))
         elif kind == "function_call_output":
-            talk.results(path).append(_result(item, path))
+            talk.results(path).append(_result(talk, item, path))
         elif kind == "reasoning":
             block = unpack_thinking(item.encrypted_content or "")
             if block is not None:
@@ -105,11 +113,20 @@ def read_items(items: list[Item], name_of: NameOf) -> list[Turn]:
 class _Talk:
     """The turns as they are gathered."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: int) -> None:
         self.turns: list[Turn] = []
+        self._pieces = pieces
         # Where the results of the last assistant turn's calls stand, or will.
         self._results: Turn | None = None
         self._results_at = 0
+
+    def count(self, pieces: int) -> None:
+        """Count pieces, before the time is spent to read them.
+
+        :raises GatewayError: they are too many.
+        """
+        self._pieces += pieces
+        check_pieces(self._pieces)
 
     def add(self, turn: Turn) -> None:
         """Take in a message."""
@@ -154,6 +171,7 @@ def _add_message(talk: _Talk, item: Item, path: str) -> None:
     if isinstance(content, str):
         parts.append(Text(content))
     else:
+        talk.count(len(content))
         for index, part in enumerate(content):
             read = _part(part, f"{where}[{index}]")
             if role is not Role.USER and not isinstance(read, Text):
@@ -210,7 +228,7 @@ def _call(item: Item, name_of: NameOf, path: str) -> ToolCall:
     return ToolCall(_call_id(item, path), name, arguments or "", path=path)
 
 
-def _result(item: Item, path: str) -> ToolResult:
+def _result(talk: _Talk, item: Item, path: str) -> ToolResult:
     where = f"{path}.output"
     output = decode_request(_content.decode, item.output, where)
     if output is None:
@@ -218,6 +236,7 @@ def _result(item: Item, path: str) -> ToolResult:
     call_id = _call_id(item, path)
     if isinstance(output, str):
         return ToolResult(call_id, [Text(output)] if output else [], plain=True, path=path)
+    talk.count(len(output))
     parts = [_part(part, f"{where}[{index}]") for index, part in enumerate(output)]
     return ToolResult(call_id, parts, path=path)
 

@@ -151,7 +151,7 @@ def _read_turns(told: _Body, functions: FunctionTools) -> list[Turn]:
         return turns
     if not told.input:
         raise missing("input")
-    return turns + read_items(told.input, functions.name_of)
+    return turns + read_items(told.input, functions.name_of, len(functions.tools))
 
 
 def _read_max_tokens(told: _Body) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.packing import pack_reasoning, pack_thinking
+from omnigate.dialects.request_body import MAX_PIECES
 from omnigate.dialects.responses.request_reader import read_request
 from omnigate.dialects.shapes import (
     CacheMark,
@@ -279,6 +280,22 @@ class InputTests(_Case):
                 "input[0].content[0]",
                 input=[{"role": role, "content": [image]}],
             )
+
+    def test_too_many_pieces(self) -> None:
+        """Items, parts and tools are bounded together, since each takes time."""
+        half = MAX_PIECES // 2 + 1
+        part = {"type": "input_text", "text": ""}
+        group = {"type": "namespace", "name": "n", "tools": [function("f")] * half}
+        for members in (
+            {"input": [{"role": "user", "content": "a"}] * (MAX_PIECES + 1)},
+            {"input": [{"role": "user", "content": [part] * half}] * 2},
+            {"input": [call("c"), output("c", [part] * (MAX_PIECES + 1))]},
+            {"tools": [function("f")] * (MAX_PIECES + 1)},
+            {"tools": [group, group]},
+            {"tools": [function("f")] * half, "input": [{"role": "user", "content": ""}] * half},
+        ):
+            error: GatewayError = self.assertRaises(GatewayError, read, **members)
+            self.assertEqual(error.kind.code, "request_too_complex")
 
     def test_malformed(self) -> None:
         """What no protocol takes is refused at its place."""
