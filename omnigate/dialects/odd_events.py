@@ -5,9 +5,8 @@ an event is read as a tree, with care and some 20 µs; what cannot be read at al
 for a client who is sent the rest of it would take it for the answer.
 """
 
+import json
 from typing import Any
-
-import msgspec
 
 from omnigate.dialects.event_shapes import LARGE_EVENT_BYTES
 from omnigate.dialects.usage import load_tree
@@ -21,8 +20,6 @@ MAX_ODD_LEFT = 100 * ODD_EVENT_BYTES
 # What an object that is no event has if it is an error in the shape of some server: FastAPI's and
 # Cloudflare's, vLLM's and Anthropic's, and those of proxies that write a message alone.
 _ERROR_MEMBERS = ("error", "errors", "detail", "message", "msg")
-
-_encode = msgspec.json.Encoder().encode
 
 
 class BrokenStream(Exception):  # noqa: N818
@@ -47,21 +44,35 @@ class OddEvents:
         text = data.strip(b" \t\r\n")
         if not text or text == b"null":
             return None
-        left = self._left + len(data) - ODD_EVENT_BYTES
-        if left < 0:
+        if not self._take(data):
             raise BrokenStream("The upstream sent too many events that do not fit its protocol.")
-        self._left = min(left, MAX_ODD_LEFT)
         tree: object = load_tree(data, LARGE_EVENT_BYTES)
         if tree is None:
             raise BrokenStream("The upstream sent an event that is no JSON.")
         return tree
 
+    def tells_failure(self, data: bytes) -> bool:
+        """Say whether an object that is no event of its protocol tells of an error.
 
-def tells_failure(tree: dict[str, Any]) -> bool:
-    """Say whether an object that is no event of its protocol tells of an error."""
-    if "error" in (tree.get("object"), tree.get("type")):
+        Where there were too many odd events it is not looked into: a stream that says nothing else
+        is told as cut at its end.
+
+        :param data: a JSON object.
+        """
+        if not self._take(data):
+            return False
+        tree = odd_object(load_tree(data, LARGE_EVENT_BYTES))
+        if "error" in (tree.get("object"), tree.get("type")):
+            return True
+        return any(tree.get(name) for name in _ERROR_MEMBERS)
+
+    def _take(self, data: bytes) -> bool:
+        """Say whether one more may be looked into, and count it."""
+        left = self._left + len(data) - ODD_EVENT_BYTES
+        if left < 0:
+            return False
+        self._left = min(left, MAX_ODD_LEFT)
         return True
-    return any(tree.get(name) for name in _ERROR_MEMBERS)
 
 
 def odd_text(value: object) -> str | None:
@@ -84,10 +95,13 @@ def odd_object(value: object) -> dict[str, Any]:
 
 
 def odd_json(value: object) -> str | None:
-    """Return JSON text that a server may have written as a value: as text, whatever it is."""
+    """Return JSON text that a server may have written as the value itself.
+
+    :param value: of a tree that :func:`omnigate.dialects.usage.load_tree` made.
+    """
     if value is None or isinstance(value, str):
         return odd_text(value)
     try:
-        return odd_text(_encode(value).decode())
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return odd_text(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    except RecursionError:
         return None

@@ -3,7 +3,7 @@
 import msgspec
 
 from omnigate.dialects.answer_usage import answer_usage
-from omnigate.dialects.chat.block_order import REFUSAL, TEXT, THINKING, BlockOrder
+from omnigate.dialects.chat.block_order import MAX_CALLS, REFUSAL, TEXT, THINKING, BlockOrder
 from omnigate.dialects.chat.chunk_shapes import (
     CallFunction,
     Chunk,
@@ -11,13 +11,12 @@ from omnigate.dialects.chat.chunk_shapes import (
     decode_chunk,
     odd_chunk,
 )
-from omnigate.dialects.event_shapes import ABSENT, LARGE_EVENT_BYTES, tells_error, text_length
+from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, openai_fault
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.odd_events import BrokenStream, OddEvents, tells_failure
+from omnigate.dialects.odd_events import BrokenStream, OddEvents
 from omnigate.dialects.shapes import DeltaSink
 from omnigate.dialects.stops import chat_stop
-from omnigate.dialects.usage import load_tree
 
 
 class StreamReader:
@@ -141,6 +140,8 @@ class StreamReader:
             self._refused = True
             order.words(REFUSAL, text)
         if delta.tool_calls:
+            if len(delta.tool_calls) > MAX_CALLS:
+                raise BrokenStream("The upstream sent too many tool calls in one answer.")
             for call in delta.tool_calls:
                 self._call(call.index, call.id, call.function)
         if delta.function_call is not None:
@@ -171,8 +172,7 @@ class StreamReader:
 
     def _no_chunk(self, data: bytes) -> None:
         """Take an object that is no chunk: an error in a shape of its own, or nothing of ours."""
-        tree = load_tree(data, LARGE_EVENT_BYTES)
-        if isinstance(tree, dict) and tells_failure(tree):
+        if self._odd.tells_failure(data):
             self._fail(openai_fault(None, data))
 
     def _fail(self, fault: Fault) -> None:

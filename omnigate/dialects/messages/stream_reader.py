@@ -6,7 +6,7 @@ import msgspec
 
 from omnigate.dialects.answer_usage import answer_usage
 from omnigate.dialects.arguments import arguments_of
-from omnigate.dialects.event_shapes import ABSENT, LARGE_EVENT_BYTES, tells_error, text_length
+from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, anthropic_fault
 from omnigate.dialects.messages.stream_shapes import (
     BlockDelta,
@@ -16,11 +16,10 @@ from omnigate.dialects.messages.stream_shapes import (
     odd_event,
 )
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.odd_events import BrokenStream, OddEvents, tells_failure
+from omnigate.dialects.odd_events import BrokenStream, OddEvents
 from omnigate.dialects.shapes import DeltaSink, Stop
 from omnigate.dialects.stops import messages_stop
 from omnigate.dialects.tool_ids import made_up_id
-from omnigate.dialects.usage import load_tree
 
 
 class _Block(enum.Enum):
@@ -137,10 +136,8 @@ class StreamReader:
             self._message_delta(event)
         elif name == "message_stop":
             self._finish()
-        elif not name:
-            tree = load_tree(data, LARGE_EVENT_BYTES)
-            if isinstance(tree, dict) and tells_failure(tree):
-                self._fail(anthropic_fault(None, data))
+        elif not name and self._odd.tells_failure(data):
+            self._fail(anthropic_fault(None, data))
 
     def _delta(self, index: int | None, delta: BlockDelta) -> None:
         block = self._block
