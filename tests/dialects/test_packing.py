@@ -109,3 +109,7 @@ class PackingTests(SynchronousTestCase):
         """Half a character is replaced: no JSON can hold it."""
         packed = pack_thinking(Thinking("a\ud800", "s"))
         self.assertEqual(unpack_thinking(packed), Thinking("a\ufffd", "s"))
+        hidden = pack_thinking(RedactedThinking("\udc00"))
+        self.assertEqual(unpack_thinking(hidden), RedactedThinking("\ufffd"))
+        item = pack_reasoning("rs", "a\udc00")
+        self.assertEqual(unpack_reasoning(item), ("rs", "a\ufffd"))
