@@ -8,7 +8,7 @@ import msgspec
 
 from omnigate.dialects.media import PDF, PLAIN_TEXT
 from omnigate.dialects.messages.request_shapes import Block, Source
-from omnigate.dialects.request_body import malformed, missing, untranslatable
+from omnigate.dialects.request_body import ABSENT, malformed, missing, untranslatable
 from omnigate.dialects.shapes import (
     CacheMark,
     Document,
@@ -53,6 +53,8 @@ _decode_raw_arguments = msgspec.json.Decoder(_RawArguments).decode
 
 def cache_mark(raw: msgspec.Raw) -> CacheMark | None:
     """Return what a ``cache_control`` member says."""
+    if raw is ABSENT:
+        return None
     value = bytes(raw)
     return CacheMark(value, openai=False) if value not in (b"", b"null") else None
 
@@ -140,11 +142,11 @@ def _image(block: Block, path: str) -> Image:
     cache = cache_mark(block.cache_control)
     match source.type:
         case "base64":
-            media_type = _required(source.media_type, f"{place}.media_type").lower()
-            data = _required(source.data, f"{place}.data")
+            media_type = _required(source.media_type, place, "media_type").lower()
+            data = _required(source.data, place, "data")
             return Image(media_type=media_type, data=data, cache=cache, path=place)
         case "url":
-            url = _required(source.url, f"{place}.url")
+            url = _required(source.url, place, "url")
             return Image(url=url, cache=cache, path=place)
         case _:
             raise _unknown_source(source, place)
@@ -157,17 +159,17 @@ def _document(block: Block, path: str) -> list[Text | Image | Document]:
     title = block.title or None
     match source.type:
         case "base64":
-            data = _required(source.data, f"{place}.data")
+            data = _required(source.data, place, "data")
             # The protocol knows no other; the type may be left out.
             if (source.media_type or PDF).lower() != PDF:
                 message = f"{place}.media_type has to be {PDF}: convert the document first"
                 raise untranslatable(f"{place}.media_type", message)
             return [Document(PDF, data=data, title=title, cache=cache, path=place)]
         case "text":
-            data = _required(source.data, f"{place}.data")
+            data = _required(source.data, place, "data")
             return [Document(PLAIN_TEXT, data=data, title=title, cache=cache, path=place)]
         case "url":
-            url = _required(source.url, f"{place}.url")
+            url = _required(source.url, place, "url")
             return [Document(PDF, url=url, title=title, cache=cache, path=place)]
         case "content":
             return _inline(source, cache, f"{place}.content")
@@ -205,9 +207,9 @@ def _search_result(block: Block, path: str) -> Text:
 
 def _tool_call(block: Block, path: str) -> ToolCall:
     return ToolCall(
-        id=_required(block.id, f"{path}.id"),
-        name=_required(block.name, f"{path}.name"),
-        arguments=_arguments(bytes(block.input), f"{path}.input"),
+        id=_required(block.id, path, "id"),
+        name=_required(block.name, path, "name"),
+        arguments=_arguments(bytes(block.input), path),
         cache=cache_mark(block.cache_control),
         path=path,
     )
@@ -215,10 +217,10 @@ def _tool_call(block: Block, path: str) -> ToolCall:
 
 def _arguments(value: bytes, path: str) -> str:
     """Return the input of a tool as compact text; what once was no object as it was then."""
-    if value in (b"", b"null"):
+    if value in (b"{}", b"", b"null"):
         return "{}"
     if value[:1] != b"{":
-        raise malformed(path, f"{path} has to be an object")
+        raise malformed(f"{path}.input", f"{path}.input has to be an object")
     compact = msgspec.json.format(value, indent=-1)
     if compact.startswith(_RAW_ARGUMENTS):
         try:
@@ -240,7 +242,7 @@ def _tool_result(block: Block, path: str) -> ToolResult:
         for index, item in enumerate(content or ()):
             parts += _user_parts(item, f"{path}.content[{index}]")
     return ToolResult(
-        call_id=_required(block.tool_use_id, f"{path}.tool_use_id"),
+        call_id=_required(block.tool_use_id, path, "tool_use_id"),
         parts=parts,
         plain=isinstance(content, str),
         is_error=block.is_error is True,
@@ -255,9 +257,9 @@ def _source(block: Block, path: str) -> Source:
     return block.source
 
 
-def _required(value: str | None, path: str) -> str:
+def _required(value: str | None, path: str, name: str) -> str:
     if not value:
-        raise missing(path)
+        raise missing(f"{path}.{name}")
     return value
 
 

@@ -18,12 +18,14 @@ from omnigate.dialects.messages.request_shapes import (
     Message,
     MessagesBody,
     OutputFormat,
+    Source,
     ThinkingConfig,
     ToolShape,
 )
 from omnigate.dialects.messages.request_shapes import Choice as ChoiceShape
 from omnigate.dialects.parameters import is_strict_schema, tier_of_messages
 from omnigate.dialects.request_body import (
+    check_pieces,
     decode_request,
     is_given,
     malformed,
@@ -66,9 +68,11 @@ def read_request(body: bytes) -> Request:
 
     :param body: a scanned body whose memory is reserved.
     :raises GatewayError: ``untranslatable_request`` for what no other provider can do,
-        ``invalid_request`` or ``invalid_json`` for what is malformed.
+        ``invalid_request`` or ``invalid_json`` for what is malformed, ``request_too_complex`` for
+        too many pieces.
     """
     shape = decode_request(_decode, body)
+    check_pieces(_pieces(shape))
     _refuse_bound(shape)
     thinking = _thinking(shape.thinking)
     wants_thinking = thinking is not None and thinking.type in ("enabled", "adaptive")
@@ -96,6 +100,28 @@ def read_request(body: bytes) -> Request:
         wants_thinking=wants_thinking,
         keeps_reasoning=True,
     )
+
+
+def _pieces(shape: MessagesBody) -> int:
+    """Count what takes a step each to read and write."""
+    management = shape.context_management
+    edits = management.edits if management is not None else None
+    count = len(shape.tools or ()) + len(shape.stop_sequences or ()) + len(edits or ())
+    contents = [shape.system, *[message.content for message in shape.messages or ()]]
+    return count + len(contents) + sum([_blocks_in(content) for content in contents])
+
+
+def _blocks_in(content: str | list[Block] | Block | None) -> int:
+    """Count blocks, and those within them; a result holds documents, and those hold blocks."""
+    if not isinstance(content, list):
+        return 0
+    count = len(content)
+    for block in content:
+        if isinstance(block.content, list):
+            count += _blocks_in(block.content)
+        if isinstance(block.source, Source):
+            count += _blocks_in(block.source.content)
+    return count
 
 
 def _refuse_bound(shape: MessagesBody) -> None:

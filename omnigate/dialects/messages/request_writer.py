@@ -35,6 +35,7 @@ _ALLOWED = {
     Role.ASSISTANT: (Text, Thinking, RedactedThinking, ToolCall),
     Role.SYSTEM: (Text,),
 }
+_NAMES = {role: role.value for role in _ALLOWED}
 _FORCED = (Choice.REQUIRED, Choice.NAMED)
 
 _encode = msgspec.json.Encoder().encode
@@ -100,7 +101,7 @@ def _system(request: Request, said: Conversation, blocks: BlockWriter) -> Any:
 
 
 def _message(message: Message, blocks: BlockWriter) -> Block:
-    role = message.role.value
+    role = _NAMES[message.role]
     if message.plain:
         text = message.parts[0]
         if isinstance(text, Text) and text.cache is None:

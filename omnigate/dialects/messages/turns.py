@@ -147,15 +147,11 @@ def _system_texts(turn: Turn) -> list[Text]:
 
 def _stays(part: Part) -> bool:
     """Whether an upstream takes a part: no blank text, and no thinking it did not sign itself."""
-    match part:
-        case Text():
-            return bool(part.text) and not part.text.isspace()
-        case Thinking():
-            return bool(part.signature) and not part.signature.startswith(OWN_PREFIX)
-        case RedactedThinking():
-            return bool(part.data)
-        case _:
-            return True
+    if isinstance(part, Text):
+        return bool(part.text) and not part.text.isspace()
+    if isinstance(part, Thinking):
+        return bool(part.signature) and not part.signature.startswith(OWN_PREFIX)
+    return not isinstance(part, RedactedThinking) or bool(part.data)
 
 
 def _pair(messages: Sequence[Message]) -> None:
@@ -171,7 +167,9 @@ def _pair(messages: Sequence[Message]) -> None:
 
 
 def _match(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-    waiting = Counter(call.id for call in calls)
+    if not calls and not results:
+        return
+    waiting = Counter([call.id for call in calls])
     for result in results:
         if not waiting[result.call_id]:
             raise _without_call(result)

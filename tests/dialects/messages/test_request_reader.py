@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -12,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.chat.request_writer import write_request as write_chat
 from omnigate.dialects.messages.request_reader import read_request
+from omnigate.dialects.request_body import MAX_PIECES
 from omnigate.dialects.responses.request_writer import write_request as write_responses
 from omnigate.dialects.shapes import (
     CacheMark,
@@ -513,6 +515,37 @@ class MembersTests(Refusals):
         for name in ("clear_tool_uses_20250919", "compact_20260112", "made_up"):
             edits = [keep, {"type": name}]
             self.untranslatable("context_management.edits[1]", context_management={"edits": edits})
+
+    def test_pieces(self) -> None:
+        """What takes a step each is counted, wherever it stands."""
+
+        def said(block: dict[str, Any]) -> dict[str, Any]:
+            return {"messages": [{"role": "user", "content": [block]}]}
+
+        def members(pieces: int) -> Iterator[dict[str, Any]]:
+            blocks = [text("x")] * pieces
+            inline = {"type": "document", "source": {"type": "content", "content": blocks}}
+            result = {"type": "tool_result", "tool_use_id": "a"}
+            yield {"messages": [USER] * pieces}
+            yield {"system": blocks}
+            yield {"messages": [{"role": "user", "content": blocks}]}
+            yield {"messages": [assistant(*blocks[::2]), assistant(*blocks[1::2])]}
+            yield said(result | {"content": blocks})
+            yield said(inline)
+            yield said(result | {"content": [inline]})
+            yield said({"type": "search_result", "title": "t", "content": blocks})
+            yield {"tools": [{"name": "f"}] * pieces}
+            yield {"stop_sequences": ["x"] * pieces}
+
+        for fit, too_many in zip(members(MAX_PIECES - 5), members(MAX_PIECES + 1), strict=True):
+            read(**fit)
+            self.assertEqual(self.failed(too_many), "request_too_complex")
+
+    def failed(self, members: dict[str, Any]) -> str:
+        """Return the code that a request is refused with."""
+        error = self.assertRaises(GatewayError, read, **members)
+        assert isinstance(error, GatewayError)
+        return error.kind.code
 
     def test_passed_over(self) -> None:
         """Hints and unknown members change nothing."""
