@@ -25,7 +25,7 @@ MAX_CUT_MESSAGES = 4096
 """How many messages may lose blocks; cutting so many takes 6 ms. Agents were seen at hundreds."""
 
 # Printers that make JSON pretty put at most one blank before the colon, and one behind it.
-_WHITE_SPACE = rb"[ \t\r\n]{0,4}"
+_WHITE_SPACE = rb"[ \t\r\n]{0,4}+"
 _PREFIX = re.escape(OWN_PREFIX.encode())
 _own_signature = re.compile(
     b'"signature"' + _WHITE_SPACE + b":" + _WHITE_SPACE + b'"(?:"|' + _PREFIX + b")"
@@ -72,7 +72,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def may_hold_own(kind: str, body: bytes) -> bool:
-    """Return whether a body has to be read to be sure: one search, of 3 ms in 8 MiB.
+    """Return whether a body has to be read to be sure: one search, of 3 ms in 8 MiB (15 at worst).
 
     Whoever goes on to strip one that may reserves room first: what
     :func:`omnigate.wire.json_tree.tree_cost` tells of its tree, and three times its length. A body
