@@ -35,6 +35,14 @@ class OddEvents:
         """Begin with what a stream may have of short ones."""
         self._left = MAX_ODD_LEFT
 
+    def count(self, data: bytes) -> None:
+        """Count an odd event.
+
+        :raises BrokenStream: it is one too many.
+        """
+        if not self._take(data):
+            raise BrokenStream("The upstream sent too many events that do not fit its protocol.")
+
     def read(self, data: bytes) -> object:
         """Return an event as a tree of Python values, ``None`` for one that says nothing.
 
@@ -44,8 +52,7 @@ class OddEvents:
         text = data.strip(b" \t\r\n")
         if not text or text == b"null":
             return None
-        if not self._take(data):
-            raise BrokenStream("The upstream sent too many events that do not fit its protocol.")
+        self.count(data)
         tree: object = load_tree(data, LARGE_EVENT_BYTES)
         if tree is None:
             raise BrokenStream("The upstream sent an event that is no JSON.")

@@ -1,52 +1,54 @@
-"""Golden streams through the readers and writers of Chat and Messages."""
+"""Golden streams through every pair of a reader and a writer."""
 
-from collections.abc import Iterator
+import importlib
+from typing import Any
 
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.chat.stream_reader import StreamReader as ChatReader
-from omnigate.dialects.chat.stream_writer import StreamWriter as ChatWriter
-from omnigate.dialects.messages.stream_reader import StreamReader as MessagesReader
-from omnigate.dialects.messages.stream_writer import StreamWriter as MessagesWriter
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.shapes import Frame
+from omnigate.dialects.shapes import DeltaSink, Frame, Stop
 from omnigate.wire.sse import EventSplitter, event_data
+from tests.dialects.deltas import Call, RecordingSink, Story, joined, stories, tell
 from tests.dialects.vectors import Vector, same_events, vectors
 
-READERS: dict[str, type[ChatReader | MessagesReader]] = {
-    "chat": ChatReader,
-    "messages": MessagesReader,
-}
-WRITERS: dict[str, type[ChatWriter | MessagesWriter]] = {
-    "chat": ChatWriter,
-    "messages": MessagesWriter,
-}
+PROTOCOLS = ("chat", "messages", "responses")
 
 
-def streams() -> Iterator[Vector]:
-    """Yield every golden stream between Chat and Messages."""
-    for client, upstream in (("chat", "messages"), ("messages", "chat")):
-        for vector in vectors(client, upstream):
-            if vector.streamed:
-                yield vector
-
-
-def payloads(stream: bytes) -> list[bytes]:
-    """Return the data of each event of a stream."""
-    found = (event_data(block) for block in EventSplitter().feed(stream))
-    return [data for data in found if data is not None]
+def piece(protocol: str, name: str) -> Any:
+    """Return a module of a protocol."""
+    return importlib.import_module(f"omnigate.dialects.{protocol}.{name}")
 
 
 def frame_of(vector: Vector) -> Frame:
-    """Return the frame of a case's answer."""
-    request = vector.request
+    """Return the frame of a case's answer, as its request asks for it."""
+    request = piece(vector.client, "request_reader").read_request(vector.body)
     return Frame(
         id="0123456789abcdef0123456789abcdef",
         created=1764441600,
-        model=request["model"],
-        include_usage=(request.get("stream_options") or {}).get("include_usage", False),
-        wants_thinking=vector.client == "chat" or "thinking" in request,
+        model=vector.request["model"],
+        include_usage=request.include_usage,
+        wants_thinking=request.wants_thinking,
+        echo=request.echo,
+        namespaces=request.namespaces,
     )
+
+
+def play(upstream: str, stream: bytes, sink: DeltaSink, cut: int = 0) -> tuple[Any, Meter]:
+    """Read a stream for a sink, in pieces of ``cut`` bytes, and return reader and meter."""
+    meter = Meter(upstream, True)
+    reader = piece(upstream, "stream_reader").StreamReader(sink, meter)
+    splitter = EventSplitter()
+    step = cut or len(stream) or 1
+    for start in range(0, len(stream), step):
+        for block in splitter.feed(stream[start : start + step]):
+            data = event_data(block)
+            if data is not None:
+                reader.event(data)
+    reader.end()
+    return reader, meter
 
 
 class GoldenStreamTests(SynchronousTestCase):
@@ -54,23 +56,86 @@ class GoldenStreamTests(SynchronousTestCase):
 
     def test_told(self) -> None:
         """Every event is told as it must be, and metered as where it passes untranslated."""
-        count = 0
-        for vector in streams():
-            writer = WRITERS[vector.client](frame_of(vector))
-            meter, plain = Meter(vector.upstream, True), Meter(vector.upstream, True)
-            reader = READERS[vector.upstream](writer, meter)
-            for data in payloads(vector.answer_body):
-                reader.event(data)
-                plain.event(data)
-            reader.end()
+        pairs = set()
+        for vector in vectors():
+            if not vector.streamed:
+                continue
+            writer = piece(vector.client, "stream_writer").StreamWriter(frame_of(vector))
+            reader, meter = play(vector.upstream, vector.answer_body, writer)
             same_events(vector, b"".join(writer.out))
-            broken = "error" in vector.told["sse"][-1]
+            broken = "error" in vector.told["sse"][-1][:50]
             self.assertEqual((reader.finished, reader.failed), (not broken, broken), vector.name)
-            # A call's input that comes whole is text that the plain meter does not look for.
-            self.assertGreaterEqual(meter.text_bytes, plain.text_bytes, vector.name)
-            for name in ("event_count", "closing_seen", "thinking_tokens"):
-                told = (vector.name, name, getattr(meter, name))
-                self.assertEqual(told, (vector.name, name, getattr(plain, name)))
-            self.assertEqual(meter.counts(), plain.counts(), vector.name)
-            count += 1
-        self.assertGreaterEqual(count, 17)
+            self.check_meter(vector, meter)
+            pairs.add((vector.client, vector.upstream))
+        self.assertEqual(len(pairs), 6)
+
+    def check_meter(self, vector: Vector, meter: Meter) -> None:
+        """Compare with the meter of a stream that passes as it is."""
+        plain = Meter(vector.upstream, True)
+        for block in EventSplitter().feed(vector.answer_body):
+            data = event_data(block)
+            if data is not None:
+                plain.event(data)
+        # A call's input that comes whole is text that the plain meter does not look for.
+        self.assertGreaterEqual(meter.text_bytes, plain.text_bytes, vector.name)
+        for name in ("event_count", "closing_seen", "thinking_tokens"):
+            told = (vector.name, name, getattr(meter, name))
+            self.assertEqual(told, (vector.name, name, getattr(plain, name)))
+        self.assertEqual(meter.counts(), plain.counts(), vector.name)
+
+    def test_order(self) -> None:
+        """A sink is told in an order that it may rely on, however the stream is cut or ends."""
+        for vector in vectors():
+            if vector.streamed:
+                whole = RecordingSink()
+                play(vector.upstream, vector.answer_body, whole)
+                for cut in (1, 7, 100):
+                    sink = RecordingSink()
+                    play(vector.upstream, vector.answer_body, sink, cut)
+                    self.assertEqual(sink.calls, whole.calls)
+                for end in range(0, len(vector.answer_body), 97):
+                    sink = RecordingSink()
+                    play(vector.upstream, vector.answer_body[:end], sink)
+                    self.assertIn(sink.names[-1], ("finish", "fault"))
+
+
+WORDS = ("text", "refusal")
+
+
+def what_is_said(calls: list[Call]) -> tuple[str, str, list[Call]]:
+    """Return the words and the thoughts of an answer, joined, and its calls."""
+    words = "".join(call[1] for call in calls if call[0] in WORDS)
+    thoughts = "".join(call[1] for call in calls if call[0] == "thinking")
+    return words, thoughts, [call for call in joined(calls) if call[0].startswith("tool")]
+
+
+class AnyStreamTests(SynchronousTestCase):
+    """Made-up answers through a protocol and on through another."""
+
+    @settings(max_examples=100, deadline=None)
+    @given(stories(), st.booleans(), st.integers(1, 400))
+    def test_every_pair(self, story: Story, whole: bool, cut: int) -> None:
+        """Words, thoughts, calls and figures come through, and why the answer ended."""
+        names = {call[0] for call in story.calls}
+        stop = Stop.TOOLS if "tool_start" in names else Stop.END
+        stop = Stop.REFUSAL if "refusal" in names else stop
+        stop = stop if whole else Stop.LENGTH
+        told = [*story.calls[:-1], ("finish", stop, story.usage, None)]
+        frame = Frame(id="0" * 32, created=1, model="m", include_usage=True)
+        for upstream in PROTOCOLS:
+            first = piece(upstream, "stream_writer").StreamWriter(frame)
+            tell(first, told)
+            for client in PROTOCOLS:
+                second = piece(client, "stream_writer").StreamWriter(frame)
+                reader, meter = play(upstream, b"".join(first.out), second, cut)
+                self.assertTrue(reader.finished)
+                self.assertTrue(meter.closing_seen)
+                sink = RecordingSink()
+                play(client, b"".join(second.out), sink)
+                place = f"{upstream} to {client}"
+                self.assertEqual(what_is_said(sink.calls), what_is_said(told), place)
+                name, ending, usage, _ = sink.calls[-1]
+                self.assertEqual((name, ending), ("finish", stop), place)
+                known = story.usage.thinking is not None
+                want = story.usage if known else attrs.evolve(story.usage, thinking=usage.thinking)
+                self.assertEqual(usage, want, place)

@@ -6,8 +6,9 @@ others is held back until it is done.
 
 import enum
 
+from omnigate.dialects.arguments import NO_ARGUMENTS
 from omnigate.dialects.event_shapes import text_length
-from omnigate.dialects.responses.stream_events import BrokenStreamError
+from omnigate.dialects.odd_events import BrokenStream
 from omnigate.dialects.shapes import DeltaSink
 from omnigate.dialects.tool_ids import made_up_id
 
@@ -22,8 +23,6 @@ MAX_OPEN_ITEMS = 128
 
 PART_BREAK = "\n\n"
 """What stands between the parts of a summary."""
-
-NO_ARGUMENTS = "{}"
 
 
 class Kind(enum.Enum):
@@ -136,10 +135,10 @@ class ItemQueue:
     def begin(self, kind: Kind, index: int | None, item_id: str) -> OpenItem:
         """Open an item.
 
-        :raises BrokenStreamError: where too many are open.
+        :raises BrokenStream: where too many are open.
         """
         if len(self._items) >= MAX_OPEN_ITEMS:
-            raise BrokenStreamError("The upstream makes more of its answer at once than is held.")
+            raise BrokenStream("The upstream makes more of its answer at once than is held.")
         item = OpenItem(kind, index, item_id)
         self._items.append(item)
         self._go_on()
@@ -154,9 +153,9 @@ class ItemQueue:
     def keep_arguments(self, item: OpenItem, arguments: str) -> None:
         """Take the arguments of a call as a whole, for when none of them are streamed.
 
-        :raises BrokenStreamError: where too much is held back.
+        :raises BrokenStream: where too much is held back.
         """
-        if arguments and not item.told:
+        if arguments != NO_ARGUMENTS and not item.told:
             self._hold(item, len(arguments.encode("utf-8", "replace")))
             item.whole_arguments = arguments
 
@@ -165,7 +164,7 @@ class ItemQueue:
 
         :param part: of the summary or thought.
         :param text: nothing happens where it is empty.
-        :raises BrokenStreamError: where too much is held back.
+        :raises BrokenStream: where too much is held back.
         """
         if not text:
             return
@@ -179,7 +178,7 @@ class ItemQueue:
     def close(self, item: OpenItem) -> None:
         """Take an item as whole.
 
-        :raises BrokenStreamError: for a call without a name.
+        :raises BrokenStream: for a call without a name.
         """
         item.done = True
         if item.told or item.kind is not Kind.MESSAGE:
@@ -190,7 +189,7 @@ class ItemQueue:
         item.held_bytes += size
         self._held_bytes += size
         if self._held_bytes > MAX_HELD_BYTES:
-            raise BrokenStreamError("The upstream makes more of its answer at once than is held.")
+            raise BrokenStream("The upstream makes more of its answer at once than is held.")
 
     def _go_on(self) -> None:
         """Tell of the first items what can be told now."""
@@ -251,8 +250,8 @@ def _same_place(item: OpenItem, index: int | None, item_id: str) -> bool:
 def _can_begin(item: OpenItem) -> bool:
     """Say whether a call can begin: an id may be made up once it is known that none comes.
 
-    :raises BrokenStreamError: for one that is over and has no name.
+    :raises BrokenStream: for one that is over and has no name.
     """
     if item.done and not item.name:
-        raise BrokenStreamError("The upstream called a function without naming it.")
+        raise BrokenStream("The upstream called a function without naming it.")
     return bool(item.name) and (bool(item.call_id) or item.done)

@@ -6,13 +6,12 @@ for. An event that does not fit its shape is read once more, member by member: w
 believed counts as not given.
 """
 
-import re
-
 import msgspec
 
 from omnigate.dialects.event_shapes import ABSENT, LARGE_EVENT_BYTES
+from omnigate.dialects.lenient import MAX_MENDED_BYTES, MISFITS, mended, text_of
+from omnigate.dialects.odd_events import BrokenStream, odd_index
 from omnigate.dialects.usage import load_tree
-from omnigate.text import repair_utf8, valid_text
 
 # Where an answer was not streamed but told as a whole, so much of it is read. It is 250,000 tokens
 # of text, more than any model puts out; a megabyte of empty objects takes 20 ms.
@@ -86,9 +85,6 @@ class _OddEvent(msgspec.Struct, gc=False):
     error: msgspec.Raw = ABSENT
 
 
-#: What a decoder raises for what does not fit; the last for what nests too deep.
-MISFITS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
 decode_event = msgspec.json.Decoder(Event).decode
 _decode_odd = msgspec.json.Decoder(_OddEvent).decode
 _decode_item = msgspec.json.Decoder(Item).decode
@@ -96,41 +92,31 @@ _decode_items = msgspec.json.Decoder(list[Item]).decode
 _decode_parts = msgspec.json.Decoder(list[Part]).decode
 _decode_response = msgspec.json.Decoder(Response).decode
 _decode_reason = msgspec.json.Decoder(_Reason).decode
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_number = msgspec.json.Decoder(int).decode
 
-_BOM = b"\xef\xbb\xbf"
-# Stands for an escaped backslash while other escapes are looked for; JSON text has none of it.
-_NUL_PAIR = b"\x00\x00"
-_lone_surrogates = re.compile(
-    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
-).sub
-
-
-class BrokenStreamError(Exception):
-    """A stream cannot be read on: it is none of its protocol, or breaks a bound.
-
-    The message is for the client.
-    """
+# The longest spelling of an index that is one.
+_NUMBER_BYTES = 32
 
 
 def read_odd_event(data: bytes) -> Event | None:
     """Read an event that does not fit its shape.
 
-    :returns: ``None`` for what is no JSON; an event without a type for what is no object.
+    :returns: ``None`` for JSON that is no object.
+    :raises BrokenStream: for what is no JSON, or longer than can be mended.
     """
+    if len(data) > MAX_MENDED_BYTES:
+        raise BrokenStream("The upstream sent a long event that does not fit its protocol.")
     odd = _odd_or_none(data)
     if odd is None:
-        data = _repaired(data)
+        data = mended(data)
         odd = _odd_or_none(data)
     if odd is None:
         # What is left are words like ``NaN`` and control bytes, which Python's parser takes.
         tree = load_tree(data, LARGE_EVENT_BYTES)
-        if tree is not None:
-            odd = _odd_of(tree)
+        if tree is not None and not isinstance(tree, dict):
+            return None
+        odd = None if tree is None else _written(tree)
     if odd is None:
-        return None
+        raise BrokenStream("The upstream sent an event that is no JSON.")
     return Event(
         type=text_of(odd.type),
         delta=text_of(odd.delta),
@@ -146,28 +132,6 @@ def read_odd_event(data: bytes) -> Event | None:
     )
 
 
-def text_of(raw: msgspec.Raw) -> str:
-    """Return a string; an empty one where there is none."""
-    if raw is ABSENT:
-        return ""
-    try:
-        return _decode_text(raw)
-    except MISFITS:
-        data = bytes(raw)
-    if not data.startswith(b'"'):
-        return ""
-    value = load_tree(data, len(data))  # a string and no tree
-    return valid_text(value) if isinstance(value, str) else ""
-
-
-def arguments_of(raw: msgspec.Raw) -> str:
-    """Return the arguments of a call; some servers give the object itself, not its text."""
-    data = bytes(raw)
-    if data.startswith(b"{"):
-        return msgspec.json.format(data, indent=-1).decode("utf-8", "replace")
-    return text_of(raw)
-
-
 def item_of(raw: msgspec.Raw) -> Item | None:
     """Return an item; ``None`` where it is none."""
     try:
@@ -179,7 +143,7 @@ def item_of(raw: msgspec.Raw) -> Item | None:
 def items_of(raw: msgspec.Raw) -> list[Item]:
     """Return the items of an output; none where it is no list of objects.
 
-    :raises BrokenStreamError: for a list that is too long to be read.
+    :raises BrokenStream: for a list that is too long to be read.
     """
     _check_length(len(raw), MAX_WHOLE_BYTES)
     try:
@@ -193,7 +157,7 @@ def items_of(raw: msgspec.Raw) -> list[Item]:
 def parts_of(raw: msgspec.Raw) -> list[Part]:
     """Return the parts of a message, or of what was thought; of a plain string the one it is.
 
-    :raises BrokenStreamError: for a list that is too long to be read.
+    :raises BrokenStream: for a list that is too long to be read.
     """
     _check_length(len(raw), MAX_WHOLE_BYTES)
     try:
@@ -222,7 +186,7 @@ def reason_of(raw: msgspec.Raw) -> str:
 
 def _check_length(length: int, limit: int) -> None:
     if length > limit:
-        raise BrokenStreamError(
+        raise BrokenStream(
             "The upstream did not stream its answer, and told more at once than is read."
         )
 
@@ -234,29 +198,18 @@ def _odd_or_none(data: bytes) -> _OddEvent | None:
         return None
 
 
-def _odd_of(tree: object) -> _OddEvent | None:
-    """Return the event in a tree; msgspec writes ``null`` where it was not a number."""
-    if not isinstance(tree, dict):
-        return _OddEvent()
+def _written(tree: dict[str, object]) -> _OddEvent | None:
+    """Return the event that a tree is of; msgspec writes ``null`` for what is no number."""
     try:
         return _odd_or_none(msgspec.json.encode(tree))
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         return None
 
 
 def _number_of(raw: msgspec.Raw) -> int | None:
-    if raw is ABSENT:
+    if len(raw) > _NUMBER_BYTES:
         return None
     try:
-        return _decode_number(raw)
+        return odd_index(msgspec.json.decode(raw))
     except MISFITS:
         return None
-
-
-def _repaired(data: bytes) -> bytes:
-    """Put U+FFFD where there is no UTF-8, and where an escape is half of a pair."""
-    data = repair_utf8(data.removeprefix(_BOM))
-    if _NUL_PAIR in data:
-        return data
-    marked = data.replace(rb"\\", _NUL_PAIR)
-    return _lone_surrogates(rb"\\ufffd", marked).replace(_NUL_PAIR, rb"\\")

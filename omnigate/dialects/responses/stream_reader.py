@@ -7,18 +7,18 @@ last event, which repeats all.
 """
 
 from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, openai_fault
+from omnigate.dialects.lenient import MISFITS, text_of
 from omnigate.dialects.meter import Meter
+from omnigate.dialects.odd_events import BrokenStream, OddEvents
 from omnigate.dialects.packing import pack_reasoning
 from omnigate.dialects.responses.item_queue import ItemQueue, Kind, OpenItem, Source
 from omnigate.dialects.responses.stream_events import (
-    MISFITS,
-    BrokenStreamError,
     Event,
     Item,
     Response,
-    arguments_of,
     decode_event,
     item_of,
     items_of,
@@ -26,7 +26,6 @@ from omnigate.dialects.responses.stream_events import (
     read_odd_event,
     reason_of,
     response_of,
-    text_of,
 )
 from omnigate.dialects.shapes import DeltaSink, Stop
 from omnigate.dialects.usage import read_usage
@@ -61,7 +60,7 @@ class StreamReader:
     :ivar failed: whether the sink was told of a fault. Nothing is read afterwards.
     """
 
-    __slots__ = ("_meter", "_past", "_queue", "_sink", "failed", "finished", "started")
+    __slots__ = ("_meter", "_odd", "_past", "_queue", "_sink", "failed", "finished", "started")
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
         """Read for one sink.
@@ -73,6 +72,7 @@ class StreamReader:
         self.failed = False
         self._sink = sink
         self._meter = meter
+        self._odd = OddEvents()
         self._queue = ItemQueue(sink)
         self._past: dict[tuple[Kind, int | None, str], None] = {}
 
@@ -119,12 +119,18 @@ class StreamReader:
     def _odd_event(self, data: bytes) -> None:
         """Take an event that does not fit its shape."""
         text = data.strip()
-        if not text or text == b"[DONE]":
+        if text in (b"", b"null") or text.startswith(b"[DONE]"):
             return  # as some servers end all of their streams
         self._meter.event_count += 1
-        event = read_odd_event(data)
+        try:
+            self._odd.count(data)
+            event = read_odd_event(data)
+        except BrokenStream as error:
+            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            return
         if event is None:
-            self._fail(Fault(FaultKind.BAD_ANSWER))
+            # Google sends an error as the only member of a list.
+            self._fail(openai_fault(None, data))
             return
         if event.delta:
             self._meter.text_bytes += text_length(event.delta)
@@ -137,7 +143,7 @@ class StreamReader:
                 self._delta(event)
             else:
                 self._other(event, data)
-        except BrokenStreamError as error:
+        except BrokenStream as error:
             self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
 
     def _delta(self, event: Event) -> None:
@@ -168,6 +174,8 @@ class StreamReader:
             call = self._queue.find(Kind.CALL, event.output_index, event.item_id or "")
             if call is not None:
                 self._queue.keep_arguments(call, arguments_of(event.arguments))
+        elif not name and self._odd.tells_failure(data):
+            self._fail(_fault_of(data))
 
     # -- items
 
@@ -196,6 +204,8 @@ class StreamReader:
                 return
             if (kind, event.output_index, "") in self._past:  # it was over before
                 del self._past[kind, event.output_index, ""]
+                return
+            if _is_blank(kind, item):
                 return
             done = self._begin(kind, event.output_index, item_id)
         self._complete(done, item)
@@ -288,7 +298,7 @@ class StreamReader:
             return
         for whole in items_of(response.output):
             kind = _KINDS.get(text_of(whole.type))
-            if kind is not None and kind in missing:
+            if kind is not None and kind in missing and not _is_blank(kind, whole):
                 item = self._queue.begin(kind, None, text_of(whole.id))
                 self._complete(item, whole)
                 self._queue.close(item)
@@ -309,6 +319,13 @@ class StreamReader:
     def _fail(self, fault: Fault) -> None:
         self.failed = True
         self._sink.fault(fault)
+
+
+def _is_blank(kind: Kind, item: Item) -> bool:
+    """Say whether an item is a thought of which nothing is told, not even under seal."""
+    if kind is not Kind.REASONING or text_of(item.encrypted_content):
+        return False
+    return not any(text_of(part.text) for part in parts_of(item.summary) + parts_of(item.content))
 
 
 def _part(event: Event, source: Source) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.responses.stream_reader import StreamReader
 from omnigate.wire.sse import EventSplitter, event_data
-from tests.dialects.sinks import Call, KeepingSink, check_order
+from tests.dialects.deltas import Call, RecordingSink
 
 USAGE = {
     "input_tokens": 40,
@@ -22,7 +22,7 @@ class Reading:
 
     def __init__(self) -> None:
         """Begin with no event."""
-        self.sink = KeepingSink()
+        self.sink = RecordingSink()
         self.meter = Meter("responses", True)
         self.reader = StreamReader(self.sink, self.meter)
 
@@ -47,7 +47,7 @@ def read(*events: Any) -> Reading:
     """Read events, and the end behind them; bytes are taken as they are."""
     reading = Reading().take(*events)
     reading.reader.end()
-    check_order(reading.calls)
+    assert reading.calls[-1][0] in ("finish", "fault")
     return reading
 
 

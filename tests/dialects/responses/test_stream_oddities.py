@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.dialects.faults import FaultKind
 from omnigate.dialects.packing import unpack_reasoning, unpack_thinking
 from omnigate.dialects.responses.stream_writer import StreamWriter
 from omnigate.dialects.shapes import AnswerUsage, Frame, RedactedThinking, Stop
 from omnigate.wire.sse import EventSplitter, event_data
+from tests.dialects.deltas import Call, tell
 from tests.dialects.responses.streams import (
     CREATED,
     Reading,
@@ -26,7 +28,6 @@ from tests.dialects.responses.streams import (
     text,
 )
 from tests.dialects.responses.test_stream_writer import answers
-from tests.dialects.sinks import Call, tell
 
 ODD_VALUES: tuple[Any, ...] = (None, "", "x", [], {}, 3, 3.5, 10**30, True)
 
@@ -63,11 +64,44 @@ class OddEventTests(SynchronousTestCase):
                     continue
                 reading = read(CREATED, text("a") | {member: value}, last())
                 self.assertEqual(reading.told, [("text", "a")], (member, value))
+        for spelled in ("7", 7.0):
+            reading = read(CREATED, added(7, message()), text("a") | {"output_index": spelled})
+            self.assertEqual(reading.told, [("text", "a")])
         self.assertEqual(
             read(b"\xef\xbb\xbf" + json.dumps(text("a")).encode(), last()).told, [("text", "a")]
         )
         not_a_number = b'{"type":"response.output_text.delta","delta":"a","logprobs":[NaN]}'
         self.assertEqual(read(not_a_number, last()).told, [("text", "a")])
+
+    def test_no_event(self) -> None:
+        """Errors in shapes of their own are errors; other objects without a type say nothing."""
+        for event, kind in (
+            ({"detail": "Not Found"}, "SERVER"),
+            ({"object": "error", "message": "m", "code": 429}, "RATE_LIMIT"),
+            (b'[{"error":{"code":503,"message":"m"}}]', "OVERLOADED"),
+            (b"[1", "BAD_ANSWER"),
+            (b'{"type":3,"x":"' + b"x" * 600_000 + b'"}', "BAD_ANSWER"),
+        ):
+            self.assertIs(read(event, last()).calls[0][1].kind, FaultKind[kind], event)
+        silent: tuple[Any, ...] = (
+            b"",
+            b" ",
+            b"null",
+            b"[DONE]",
+            {},
+            {"choices": []},
+            {"type": "x"},
+        )
+        for event in silent:
+            self.assertEqual(read(event, last()).calls[-1][0], "finish")
+
+    def test_many_odd_events(self) -> None:
+        """Short events that fit no shape are read up to a bound, long ones without."""
+        short = b'{"type":1}'
+        self.assertEqual(read(*[short] * 50, last()).calls[-1][0], "finish")
+        self.assertIs(read(*[short] * 200, last()).calls[-1][1].kind, FaultKind.BAD_ANSWER)
+        odd = text("a") | {"output_index": "0"}
+        self.assertEqual(len(read(*[odd] * 300, last()).told), 300)
 
     @settings(max_examples=200, deadline=None)
     @given(st.data())
@@ -132,7 +166,7 @@ class RoundTests(SynchronousTestCase):
             stop = Stop.TOOLS
         finish: Call = ("finish", stop, usage, None)
         writer = StreamWriter(Frame(id="0" * 32, created=1, model="m"))
-        tell(writer, ("start",), *calls, finish)
+        tell(writer, [("start",), *calls, finish])
         stream = b"".join(writer.out)
         splitter = EventSplitter()
         reading = Reading()

@@ -8,6 +8,7 @@ from omnigate.dialects.faults import Fault, FaultKind
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.packing import unpack_reasoning
 from omnigate.dialects.shapes import AnswerUsage, Stop
+from tests.dialects.deltas import Call
 from tests.dialects.responses.streams import (
     CREATED,
     Reading,
@@ -25,7 +26,6 @@ from tests.dialects.responses.streams import (
     text,
     thought,
 )
-from tests.dialects.sinks import Call
 from tests.dialects.vectors import vectors
 
 COUNTS = AnswerUsage(uncached=6, cached=30, written=4, output=25, thinking=10)

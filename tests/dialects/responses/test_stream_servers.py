@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.dialects.faults import FaultKind
 from omnigate.dialects.packing import unpack_reasoning
 from omnigate.dialects.responses import item_queue, stream_events
+from tests.dialects.deltas import Call
 from tests.dialects.responses.streams import (
     CREATED,
     Reading,
@@ -22,7 +23,6 @@ from tests.dialects.responses.streams import (
     summary,
     text,
 )
-from tests.dialects.sinks import Call
 
 
 class OverlapTests(SynchronousTestCase):
@@ -131,6 +131,11 @@ class LeftOutTests(SynchronousTestCase):
         self.assertEqual(
             read(CREATED, *streamed_call).told, [*called(), ("text", 'a "function_call" b')]
         )
+
+    def test_a_thought_that_says_nothing(self) -> None:
+        """A thought that comes whole with neither text nor seal is left out."""
+        for events in ([done(0, reasoning())], [last(reasoning())], [last(reasoning(""))]):
+            self.assertEqual(read(CREATED, *events, last()).told, [])
 
     def test_no_done(self) -> None:
         """Items are never called done: the last event is where they are whole."""

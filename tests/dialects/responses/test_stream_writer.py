@@ -15,7 +15,7 @@ from omnigate.dialects.responses import stream_writer
 from omnigate.dialects.responses.response_object import ECHOED
 from omnigate.dialects.responses.stream_writer import StreamWriter
 from omnigate.dialects.shapes import AnswerUsage, Frame, RedactedThinking, Stop, Thinking
-from tests.dialects.sinks import Call, tell
+from tests.dialects.deltas import Call, tell
 from tests.dialects.vectors import Vector, events, same_events, vectors
 
 USAGE = AnswerUsage(uncached=9, output=6)
@@ -57,7 +57,7 @@ def frame_of(vector: Vector) -> Frame:
 def written(*calls: Call, frame: Frame | None = None) -> bytes:
     """Return the stream that tells of an answer."""
     writer = StreamWriter(frame or Frame(id="0123456789abcdef" * 2, created=1, model="m"))
-    tell(writer, ("start",), *calls)
+    tell(writer, [("start",), *calls])
     return b"".join(writer.out)
 
 
@@ -102,10 +102,10 @@ class OrderTests(SynchronousTestCase):
             ("tool_arguments", "{}"),
         ):
             writer.out.clear()
-            tell(writer, call)
+            tell(writer, [call])
             self.assertTrue(writer.out, call)
-            for event in writer.out:
-                self.assertTrue(event.endswith(b"\n\n"))
+            self.assertTrue(writer.out[0].startswith(b"event: "))
+            self.assertTrue(writer.out[-1].endswith(b"\n\n"))
 
     def test_texts_are_one_message(self) -> None:
         """Neighbouring texts are one item; what stands between parts them."""
@@ -219,10 +219,10 @@ class OrderTests(SynchronousTestCase):
         fault = Fault(FaultKind.SERVER, "broke")
         for ending in (END, ("fault", fault)):
             writer = StreamWriter(Frame(id="a", created=1, model="m"))
-            tell(writer, ("start",), ("text", "a"), ending)
+            tell(writer, [("start",), ("text", "a"), ending])
             sent = len(writer.out)
-            tell(writer, ("text", "b"), ("tool_start", "i", "n"), ("tool_arguments", "{}"))
-            tell(writer, ("tool_end",), ("redacted", "r"), ("start",), END, ("fault", fault))
+            tell(writer, [("text", "b"), ("tool_start", "i", "n"), ("tool_arguments", "{}")])
+            tell(writer, [("tool_end",), ("redacted", "r"), ("start",), END, ("fault", fault)])
             self.assertEqual(len(writer.out), sent)
 
 
@@ -271,7 +271,7 @@ class FaultTests(SynchronousTestCase):
         ]
         for calls in (one, empty, call, [*one, *call], [("redacted", "x" * 100)]):
             writer = StreamWriter(Frame(id="a", created=1, model="m"))
-            tell(writer, ("start",), *(calls * 100), END)
+            tell(writer, [("start",), *(calls * 100), END])
             assert writer.fault_told is not None
             self.assertIs(writer.fault_told.kind, FaultKind.BAD_ANSWER)
             stream = events(b"".join(writer.out))
