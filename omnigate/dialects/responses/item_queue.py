@@ -12,9 +12,9 @@ from omnigate.dialects.odd_events import BrokenStream
 from omnigate.dialects.shapes import DeltaSink
 from omnigate.dialects.tool_ids import made_up_id
 
-# What is held back of items that overlap. Calls made at the same time are short; a call that
-# writes a file has some 100 KB.
-MAX_HELD_BYTES = 4 * 1024 * 1024
+# What is held back of items that overlap. Calls made at the same time are short, a call that writes
+# a file has some 100 KB; a server that calls no message done has all of an answer's calls held.
+MAX_HELD_BYTES = 1024 * 1024
 # What a held piece takes beside its text: a tuple, a string's head, and its place in a list.
 PIECE_BYTES = 128
 

@@ -5,6 +5,7 @@ last event repeats all of them. So the text of the answer is held, up to a bound
 """
 
 import enum
+from io import StringIO
 
 import msgspec
 
@@ -85,13 +86,13 @@ class StreamWriter:
         "_item_id",
         "_output",
         "_parts",
-        "_pieces",
         "_refused",
         "_room",
         "_room_before",
         "_sequence",
         "_state",
         "_tail",
+        "_text",
         "fault_told",
         "out",
     )
@@ -107,7 +108,7 @@ class StreamWriter:
         self._output: list[bytes] = []  # the items that are done
         self._item_id = ""  # of the open item, and what follows
         self._parts: list[bytes] = []
-        self._pieces: list[str] = []
+        self._text = StringIO()  # of the open part; a list would take ten times as much
         self._call = ("", "")
         self._refused = False
         # What stands in each delta of the open part before its text, and what behind it.
@@ -153,7 +154,7 @@ class StreamWriter:
     def thinking_end(self, signature: str) -> None:
         """Close the reasoning item; the client can bring back what its provider signed."""
         if self._state in _THOUGHTS:
-            thought = Thinking("".join(self._pieces), signature)
+            thought = Thinking(self._text.getvalue(), signature)
             self._close_reasoning(COMPLETED, pack_thinking(thought) if signature else "")
 
     def redacted(self, data: str) -> None:
@@ -223,7 +224,7 @@ class StreamWriter:
         if self._room < 0:
             self._overflow()
             return
-        self._pieces.append(text)
+        self._text.write(text)
         sequence = self._sequence
         self._sequence = sequence + 1
         self.out.append(
@@ -275,7 +276,7 @@ class StreamWriter:
         self._room_before = self._room
         self._item_id = item_id(kind, self._frame, len(self._output))
         self._parts = []
-        self._pieces = []
+        self._text = StringIO()
         return True
 
     def _announce(self, item: bytes) -> None:
@@ -303,7 +304,7 @@ class StreamWriter:
         elif self._state in _THOUGHTS:
             self._close_reasoning(status, "")
         elif self._state in _CALLS:
-            arguments = "".join(self._pieces)
+            arguments = self._text.getvalue()
             self._send(
                 "response.function_call_arguments.done",
                 self._where(),
@@ -336,8 +337,8 @@ class StreamWriter:
         return True
 
     def _close_part(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces = []
+        text = self._text.getvalue()
+        self._text = StringIO()
         place = b'%b,"content_index":%d' % (self._where(), len(self._parts))
         if self._state is _TEXT:
             self._send(
@@ -371,7 +372,7 @@ class StreamWriter:
         self._set_delta("response.reasoning_summary_text.delta", _SUMMARY_PLACE)
 
     def _close_reasoning(self, status: str, packed: str) -> None:
-        text = "".join(self._pieces)
+        text = self._text.getvalue()
         if self._state is _SUMMARY:
             place = self._where() + _SUMMARY_PLACE
             self._send("response.reasoning_summary_text.done", place, b',"text":', text_json(text))
@@ -392,7 +393,7 @@ class StreamWriter:
 
     def _all_items(self) -> list[bytes]:
         """Return what there is of the output, the open item with it."""
-        text = "".join(self._pieces)
+        text = self._text.getvalue()
         if self._state in _MESSAGES:
             item = message_item(self._item_id, INCOMPLETE, [*self._parts, self._part(text)])
         elif self._state in _THOUGHTS:
@@ -411,4 +412,4 @@ class StreamWriter:
         self._state = _State.OVER
         self._output = []
         self._parts = []
-        self._pieces = []
+        self._text = StringIO()

@@ -16,6 +16,7 @@ from omnigate.dialects.responses.response_object import ECHOED
 from omnigate.dialects.responses.stream_writer import StreamWriter
 from omnigate.dialects.shapes import AnswerUsage, Frame, RedactedThinking, Stop, Thinking
 from tests.dialects.deltas import Call, tell
+from tests.dialects.official import playing
 from tests.dialects.vectors import Vector, events, same_events, vectors
 
 USAGE = AnswerUsage(uncached=9, output=6)
@@ -331,19 +332,13 @@ class SdkTests(SynchronousTestCase):
         """Return what the package's helper makes of a stream."""
         try:
             openai = importlib.import_module("openai")
-            httpx2 = importlib.import_module("httpx2")
         except ImportError as error:
-            raise SkipTest("the packages openai and httpx2 are not there") from error
-        headers = {"content-type": "text/event-stream"}
-        transport = httpx2.MockTransport(
-            lambda _: httpx2.Response(200, headers=headers, content=body)
+            raise SkipTest("the package openai is not there") from error
+        client = openai.OpenAI(
+            api_key="k", base_url="http://gw.test/v1", http_client=playing(openai, body)
         )
-        with httpx2.Client(transport=transport) as http:
-            client = openai.OpenAI(
-                api_key="k", base_url="http://gateway.test/v1", http_client=http, max_retries=0
-            )
-            with client.responses.stream(model="m", input="x") as stream:
-                return list(stream)
+        with client.responses.stream(model="m", input="x") as stream:
+            return list(stream)
 
     @settings(max_examples=60, deadline=None)
     @given(answers, st.sampled_from(list(Stop)))
