@@ -98,6 +98,31 @@ class GoldenStreamTests(SynchronousTestCase):
                     play(vector.upstream, vector.answer_body[:end], sink)
                     self.assertIn(sink.names[-1], ("finish", "fault"))
 
+    def test_cut(self) -> None:
+        """Wherever a stream is cut, what was told stands, and it is no finished answer."""
+        for vector in vectors():
+            if not vector.streamed:
+                continue
+            blocks = EventSplitter().feed(vector.answer_body)
+            whole = piece(vector.client, "stream_writer").StreamWriter(frame_of(vector))
+            play(vector.upstream, vector.answer_body, whole)
+            finish = next((at for at, block in enumerate(blocks) if _finishes(block)), len(blocks))
+            for count in range(len(blocks)):
+                writer = piece(vector.client, "stream_writer").StreamWriter(frame_of(vector))
+                reader, _ = play(vector.upstream, b"".join(blocks[:count]), writer)
+                where = f"{vector.name} cut before event {count}"
+                self.assertEqual(reader.finished, count > finish, where)
+                self.assertEqual(reader.started, count > 0, where)
+                if reader.failed and count:
+                    told = writer.out[:-1]
+                    self.assertEqual(told, whole.out[: len(told)], where)
+
+
+def _finishes(block: bytes) -> bool:
+    """Say whether a stream may end behind an event."""
+    marks = (b'"finish_reason":"', b"message_stop", b"response.completed", b"response.incomplete")
+    return any(mark in block for mark in marks)
+
 
 WORDS = ("text", "refusal")
 
