@@ -2,8 +2,9 @@
 
 Everything the reactor does waits for the call it is in, so each call has a bar: 20 ms, and 30 ms
 for what a body of the largest default size asks for at once. Inputs that mean harm are in
-:mod:`bench.hostile` and :mod:`bench.scan_bodies`; here is also what grows with the config and with
-the connections. Processor time of the thread is measured, so other load does little to it.
+:mod:`bench.hostile`, :mod:`bench.hostile_translated` and :mod:`bench.scan_bodies`; here is also
+what grows with the config and with the connections. Processor time of the thread is measured, so
+other load does little to it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bench import scan_bodies
+from bench import hostile_translated, scan_bodies
 from bench.hostile import READ_BYTES, ROWS, Call, Row
 from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
@@ -258,7 +259,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     groups: dict[str, list[tuple[float, float, str]]] = {}
     gc.disable()  # a collection is nobody's call
-    for row in (*ROWS, *plane_rows()):
+    for row in (*ROWS, *hostile_translated.ROWS, *plane_rows()):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
     for row in body_rows(options.size):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))

@@ -62,7 +62,7 @@ _FIRST = {
 }
 
 #: Events, and parts of some, that a read may be full of.
-_EVENTS = {
+EVENTS = {
     "empty objects": b"data: {}\n\n",
     "no data": b"data:\n\n",
     "bare names": b"data\n\n",
@@ -103,7 +103,7 @@ _EVENTS = {
 }
 
 #: One event that is as long as a read.
-_LONG_VALUES = {
+LONG_VALUES = {
     "choices in one event": (b'{"choices":[', b"{},", b"{}]}"),
     "deltas in one event": (b'{"choices":[', b'{"delta":{"tool_calls":[{},{}]}},', b"{}]}"),
     "lists in one usage": (b'{"usage":{"a":[', b"[],", b"1]}}"),
@@ -119,11 +119,11 @@ _LONG_VALUES = {
 
 def _stream_rows() -> Iterator[Row]:
     for kind, first in _FIRST.items():
-        for name, unit in _EVENTS.items():
+        for name, unit in EVENTS.items():
             read = fill(unit)
             yield Row(f"stream, {kind}", name, _fed(kind, first, read))
             yield Row(f"stream, {kind}", name + ", cut", _fed(kind, first + unit[:1], read[1:]))
-        for name, (before, unit, after) in _LONG_VALUES.items():
+        for name, (before, unit, after) in LONG_VALUES.items():
             room = READ_BYTES - len(before) - len(after) - 10
             event = b"data: " + before + fill(unit, room) + after + b"\n\n"
             yield Row(f"stream, {kind}", name, _fed(kind, first, event))

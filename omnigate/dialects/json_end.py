@@ -19,17 +19,20 @@ class JsonEnd:
     :ivar reached: whether it is whole.
     """
 
-    __slots__ = ("_begun", "_depth", "_string", "reached")
+    __slots__ = ("_begun", "_depth", "_lost", "_string", "reached")
 
     def __init__(self) -> None:
         """Begin before the first fragment."""
         self.reached = False
         self._begun = False
+        self._lost = False
         self._depth = 0
         self._string = ""  # as which a string goes on: its quote, and a backslash that ended it
 
     def feed(self, fragment: str) -> None:
         """Take the next piece of the text."""
+        if self._lost:
+            return
         text = fragment
         if self._string:
             if self._string == '"' and text.find('"') < 0 and text.find("\\") < 0:
@@ -44,6 +47,11 @@ class JsonEnd:
             self._begun = True
         self._depth += opened - text.count("}") - text.count("]")
         self.reached = self._begun and self._depth <= 0 and not self._string
+
+    def give_up(self) -> None:
+        """Look at nothing more: the end is never reached."""
+        self._lost = True
+        self.reached = False
 
 
 def _open_string(text: str) -> str:

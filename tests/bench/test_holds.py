@@ -5,7 +5,7 @@ from contextlib import redirect_stdout
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench import holds, hostile, scan_bodies
+from bench import holds, hostile, hostile_translated, scan_bodies
 from bench.hostile import Row
 
 #: Times the bar. Processor time is measured, but a slow core, or one whose other half is busy, is
@@ -28,6 +28,10 @@ class HoldsTests(SynchronousTestCase):
         """No read, answer or head of a hostile peer holds the plane."""
         self.within(*hostile.ROWS)
 
+    def test_what_is_translated(self) -> None:
+        """Nor a read of a stream that is translated, from any protocol to any other."""
+        self.within(*hostile_translated.ROWS)
+
     def test_what_grows(self) -> None:
         """Nor does the largest config, nor ten thousand connections."""
         self.within(*holds.plane_rows())
@@ -42,6 +46,7 @@ class HoldsTests(SynchronousTestCase):
         """The program shows what is over its bar, and fails."""
         self.patch(holds, "plane_rows", lambda: iter(()))
         self.patch(holds, "body_rows", lambda size: iter(()))
+        self.patch(hostile_translated, "ROWS", ())
         self.patch(holds, "ROWS", [Row("a", "sum", lambda: lambda: sum(range(100_000)))])
         for bar, status, mark in ((0.0001, 1, "OVER"), (10_000.0, 0, "0 over")):
             self.patch(holds, "BAR_MS", bar)

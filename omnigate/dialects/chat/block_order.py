@@ -20,6 +20,10 @@ few of these at once, and no more, are told by turns by any model."""
 MAX_CALLS = 300
 """Tool calls of one answer, all of which are known until its end; models make a few dozen."""
 
+MAX_SCANNED_CHARS = 128 * 1024
+"""What is looked through of one event for where a call ends: at the worst, all quotes, 4 ms. Behind
+a call of which more comes at once, what waits for its end waits for the finish."""
+
 # Beside its text, what an item that is held back takes.
 _ITEM_CHARS = 200
 
@@ -63,6 +67,7 @@ class BlockOrder:
 
     :ivar plain: whether text may go to the sink at once: no block is open that has to end first.
     :ivar calls: how many calls have come.
+    :ivar scanned_chars: how much was looked through; whoever takes an event begins anew.
     """
 
     __slots__ = (
@@ -75,12 +80,14 @@ class BlockOrder:
         "_waiting",
         "calls",
         "plain",
+        "scanned_chars",
     )
 
     def __init__(self, sink: DeltaSink) -> None:
         """Begin an answer."""
         self.plain = True
         self.calls = 0
+        self.scanned_chars = 0
         self._sink = sink
         self._thinking = False
         self._open: _Call | None = None
@@ -169,16 +176,22 @@ class BlockOrder:
 
     def _arguments(self, call: _Call, arguments: str) -> None:
         if call is self._open:
-            call.any = True
-            call.end.feed(arguments)
+            self._scan(call, arguments)
             self._sink.tool_arguments(arguments)
         elif call.waits:
-            call.any = True
-            call.end.feed(arguments)
+            self._scan(call, arguments)
             call.held.write(arguments)
             self._hold(len(arguments))
         elif not arguments.isspace():
             raise BrokenStream("The upstream sent more of a tool call that had ended.")
+
+    def _scan(self, call: _Call, arguments: str) -> None:
+        call.any = True
+        self.scanned_chars += len(arguments)
+        if self.scanned_chars > MAX_SCANNED_CHARS:
+            call.end.give_up()
+        else:
+            call.end.feed(arguments)
 
     def _advance(self) -> None:
         """Tell of what waits as much as can be told."""

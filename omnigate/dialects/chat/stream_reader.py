@@ -108,6 +108,7 @@ class StreamReader:
             self._sink.start()
         if chunk.usage is not None:
             self._meter.merge_closing(chunk.usage)
+        self._order.scanned_chars = 0
         for choice in choices:
             delta = choice.delta
             if choice.index:

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.dialects.chat.block_order import (
     MAX_CALLS,
     MAX_HELD_CHARS,
+    MAX_SCANNED_CHARS,
     REFUSAL,
     TEXT,
     THINKING,
@@ -30,6 +31,7 @@ class Order:
     def call(
         self, index: int | None, call_id: str = "", name: str = "", arguments: str = ""
     ) -> None:
+        self.order.scanned_chars = 0  # each call is an event
         self.order.call(index, call_id, name, arguments)
 
     def told(self) -> list[tuple[Any, ...]]:
@@ -219,6 +221,27 @@ class BoundTests(SynchronousTestCase):
             order.call(index, "", "", '"}')
         order.order.finish()
         self.assertEqual(len(order.tools()), 100)
+
+    def test_scanned(self) -> None:
+        """Of one event so much is looked through; what waits behind more waits for the finish."""
+        for more, told in ((0, 2), (1, 1)):
+            order = Order()
+            text = '["' + "x" * (MAX_SCANNED_CHARS - 4 + more) + '"]'
+            for start in range(0, len(text), 1000):
+                order.order.call(0, "a", "f", text[start : start + 1000])
+            order.call(1, "b", "g", "{}")
+            self.assertEqual(order.sink.names.count("tool_start"), told)
+            order.order.finish()
+            self.assertEqual(order.tools(), [("a", "f", text), ("b", "g", "{}")])
+
+    def test_scanned_anew(self) -> None:
+        """The next event begins anew."""
+        order = Order()
+        text = '["' + "x" * MAX_SCANNED_CHARS + '"]'
+        order.call(0, "a", "f", text[:100_000])
+        order.call(0, arguments=text[100_000:])
+        order.call(1, "b", "g", "{}")
+        self.assertEqual(order.sink.names.count("tool_start"), 2)
 
     def test_calls(self) -> None:
         """Calls are counted, empty ones too, and those with long ids sooner."""
