@@ -109,13 +109,15 @@ class StreamReader:
         if chunk.usage is not None:
             self._meter.merge_closing(chunk.usage)
         self._order.scanned_chars = 0
+        told = False
         for choice in choices:
             delta = choice.delta
-            if choice.index:
+            if choice.index or told:
                 # More than one answer is never asked for; it would be billed all the same.
                 if delta is not None:
                     self._meter.text_bytes += _text_bytes(delta)
                 continue
+            told = True
             if delta is not None:
                 self._delta(delta)
             if choice.finish_reason:

@@ -133,6 +133,8 @@ class TellingTests(SynchronousTestCase):
         self.assertEqual(stream.told, [("text", "ab")])
         self.assertIs(stream.stop, Stop.END)
         self.assertEqual(stream.meter.text_bytes, 12)
+        both["choices"][1].pop("index")
+        self.assertEqual(Stream().run(both, STOP).told, [("text", "ab")])
 
     def test_metering(self) -> None:
         """Events but ``[DONE]`` and all generated text are counted, in bytes of UTF-8."""
