@@ -1,6 +1,7 @@
 """The fake provider's Anthropic side: messages, count_tokens, models and errors."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from omnigate.testing.provider_openai import MODEL_IDS
@@ -57,6 +58,9 @@ def model_page_entry(name: str) -> dict[str, Any]:
 def messages_whole(request: SeenRequest, scenario: Scenario, reply: Reply) -> dict[str, Any]:
     """A whole message."""
     content: list[dict[str, Any]] = []
+    if reply.seal:
+        thinking = {"type": "thinking", "thinking": reply.thought, "signature": reply.seal}
+        content.append(thinking)
     if reply.pieces:
         content.append({"type": "text", "text": reply.text, "citations": None})
     content.extend(
@@ -76,16 +80,10 @@ def messages_events(request: SeenRequest, scenario: Scenario, reply: Reply) -> l
     if counted:
         message["usage"] = _usage(reply.usage, 1)
     events = [_event("message_start", message=message)]
-    if reply.pieces:
-        text = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": piece} for piece in reply.pieces]
-        events += _block(0, text, deltas)
+    for place, (start, deltas) in enumerate(_blocks(request, reply)):
+        events += _block(place, start, deltas)
+    if reply.pieces or reply.seal:
         events.insert(2, PING)
-    for index, call in enumerate(reply.calls):
-        parts = ["", *cut_text(call.arguments, 3)]
-        deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
-        place = index + (1 if reply.pieces else 0)
-        events += _block(place, _tool_start(request, index, call), deltas)
     ending: dict[str, Any] = {
         "delta": {"stop_reason": _STOP_REASONS[reply.finish], "stop_sequence": None}
     }
@@ -99,6 +97,26 @@ def messages_events(request: SeenRequest, scenario: Scenario, reply: Reply) -> l
 def messages_error(message: str, request_id: str) -> Event:
     """The event of a stream that failed."""
     return ("error", to_json(anthropic_error(529, message, request_id)))
+
+
+def _blocks(
+    request: SeenRequest, reply: Reply
+) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
+    """The blocks of a streamed message as they begin, each with its deltas."""
+    if reply.seal:
+        start = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas = [
+            {"type": "thinking_delta", "thinking": part} for part in cut_text(reply.thought, 3)
+        ]
+        yield start, [*deltas, {"type": "signature_delta", "signature": reply.seal}]
+    if reply.pieces:
+        deltas = [{"type": "text_delta", "text": piece} for piece in reply.pieces]
+        yield {"type": "text", "text": ""}, deltas
+    for index, call in enumerate(reply.calls):
+        # A call without arguments has no other delta than the empty one.
+        parts = ["", *(cut_text(call.arguments, 3) if call.arguments != "{}" else ())]
+        deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
+        yield _tool_start(request, index, call), deltas
 
 
 def _block(index: int, start: dict[str, Any], deltas: list[dict[str, str]]) -> list[Event]:
@@ -140,6 +158,7 @@ def _message(
 def _usage(usage: Usage, output: int) -> dict[str, Any]:
     """Usage in full; the input is what was neither read from nor written to the cache."""
     return {
+        **_thinking_share(usage),
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cached,
@@ -155,8 +174,15 @@ def _usage(usage: Usage, output: int) -> dict[str, Any]:
 def _ending_usage(usage: Usage) -> dict[str, Any]:
     """The cumulative figures of ``message_delta``."""
     return {
+        **_thinking_share(usage),
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output,
     }
+
+
+def _thinking_share(usage: Usage) -> dict[str, Any]:
+    """What of the output was thought, where anything was."""
+    share = {"output_tokens_details": {"thinking_tokens": usage.reasoning}}
+    return share if usage.reasoning else {}

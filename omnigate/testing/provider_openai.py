@@ -38,6 +38,22 @@ def openai_error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+def context_length_error() -> dict[str, Any]:
+    """The error body for a prompt that is longer than the model's window."""
+    message = (
+        "This model's maximum context length is 200000 tokens."
+        " However, your messages resulted in 200001 tokens."
+    )
+    kind, code = "invalid_request_error", "context_length_exceeded"
+    return {"error": {"message": message, "type": kind, "param": "messages", "code": code}}
+
+
+def no_credit_error(message: str) -> dict[str, Any]:
+    """The error body for an account that has run dry, which waiting does not help."""
+    kind = "insufficient_quota"
+    return {"error": {"message": message, "type": kind, "param": None, "code": kind}}
+
+
 def models_list(created: int) -> dict[str, Any]:
     """``GET /v1/models``."""
     return {"object": "list", "data": [model_entry(name, created) for name in MODEL_IDS]}
@@ -74,6 +90,8 @@ def chat_whole(
         "refusal": None,
         "annotations": [],
     }
+    if reply.thought:
+        message["reasoning_content"] = reply.thought
     if reply.calls:
         message["tool_calls"] = [
             {"id": _call_id(request, index), "type": "function", "function": _function(call)}
@@ -91,7 +109,7 @@ def chat_whole(
 def chat_events(
     request: SeenRequest, scenario: Scenario, reply: Reply, created: int
 ) -> list[Event]:
-    """A chat completion as events: role, text, tool calls, finish, usage, done."""
+    """A chat completion as events: role, reasoning, text, calls, finish, usage, done."""
     frame = _frame(request, created, "chat.completion.chunk")
     choices = [
         [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
@@ -164,6 +182,8 @@ def _chunks(
 def _chat_deltas(request: SeenRequest, reply: Reply) -> Iterator[tuple[dict[str, Any], str | None]]:
     """The deltas of a chat stream, each with the finish reason beside it."""
     yield {"role": "assistant", "content": "", "refusal": None}, None
+    for part in cut_text(reply.thought, 3):
+        yield {"reasoning_content": part}, None
     for piece in reply.pieces:
         yield {"content": piece}, None
     for index, call in enumerate(reply.calls):

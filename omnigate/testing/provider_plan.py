@@ -5,7 +5,7 @@ no scenario gives writes a plan by hand.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote
@@ -21,24 +21,31 @@ from omnigate.testing.provider_anthropic import (
     model_page_entry,
     models_page,
 )
+from omnigate.testing.provider_heard import BrokenRuleError, Heard
+from omnigate.testing.provider_loop import loop_reply
 from omnigate.testing.provider_openai import (
     MODEL_IDS,
     chat_events,
     chat_whole,
     completion_events,
     completion_whole,
+    context_length_error,
     embeddings_whole,
     model_entry,
     models_list,
+    no_credit_error,
     openai_error,
 )
-from omnigate.testing.provider_reply import Event, Usage, compose, count_input, to_json
+from omnigate.testing.provider_reply import Event, Reply, Usage, compose, count_input, to_json
 from omnigate.testing.provider_request import SeenRequest
 from omnigate.testing.provider_responses import (
     responses_error,
     responses_events,
     responses_whole,
 )
+from omnigate.testing.provider_rules_chat import hear_chat
+from omnigate.testing.provider_rules_messages import hear_messages
+from omnigate.testing.provider_rules_responses import hear_responses
 from omnigate.testing.provider_scenario import Scenario
 
 JSON_TYPE = "application/json"
@@ -46,7 +53,15 @@ STREAM_TYPE = "text/event-stream; charset=utf-8"
 # Long enough for what was written before to leave the socket, short for a test.
 RESET_PAUSE_SECONDS = 0.05
 ERROR_MESSAGE = "the fake provider was asked to fail"
+TOO_LONG = "prompt is too long: 200001 tokens > 200000 maximum"
+NO_CREDIT = "the account of the fake provider has no credit left"
 
+# Who hears a request as strictly as the hosted API behind that path does.
+_RULES: dict[str, Callable[[SeenRequest], Heard]] = {
+    "/chat/completions": hear_chat,
+    "/messages": hear_messages,
+    "/responses": hear_responses,
+}
 _HTML = b"<!doctype html><title>Welcome</title><p>This is no API.</p>\n"
 _STREAMING = ("/chat/completions", "/completions", "/responses", "/messages")
 _POSTS = (*_STREAMING, "/embeddings", "/messages/count_tokens")
@@ -153,6 +168,10 @@ def _body(request: SeenRequest, scenario: Scenario, created: int) -> _Body:
     if fault is not None:
         status, message = fault
         return _Body(JSON_TYPE, [_error_json(request, status, message)], status=status)
+    try:
+        reply = _reply(request, scenario)
+    except BrokenRuleError as error:
+        return _Body(JSON_TYPE, [_error_json(request, 400, str(error))], status=400)
     if scenario.body_form == "html":
         return _Body("text/html; charset=utf-8", [_HTML])
     if scenario.body_form == "error_envelope":
@@ -161,8 +180,20 @@ def _body(request: SeenRequest, scenario: Scenario, created: int) -> _Body:
     if scenario.body_form == "empty":
         return _Body(STREAM_TYPE if stream else JSON_TYPE, [], stream=stream)
     if stream:
-        return _stream_body(request, scenario, created)
-    return _whole_body(request, scenario, created)
+        return _stream_body(request, scenario, reply, created)
+    return _whole_body(request, scenario, reply, created)
+
+
+def _reply(request: SeenRequest, scenario: Scenario) -> Reply:
+    """What the model says.
+
+    :raises BrokenRuleError: the scenario is strict, and the request breaks a rule
+    """
+    hear = _RULES.get(request.endpoint) if scenario.strict else None
+    if hear is None:
+        return compose(request, scenario)
+    heard = hear(request)
+    return loop_reply(heard, request, scenario) if scenario.loop else compose(request, scenario)
 
 
 def _request_fault(request: SeenRequest) -> tuple[int, str] | None:
@@ -182,7 +213,7 @@ def _request_fault(request: SeenRequest) -> tuple[int, str] | None:
     return None
 
 
-def _whole_body(request: SeenRequest, scenario: Scenario, created: int) -> _Body:
+def _whole_body(request: SeenRequest, scenario: Scenario, reply: Reply, created: int) -> _Body:
     """An answer in one JSON object."""
     endpoint = request.endpoint
     if endpoint == "/models":
@@ -197,7 +228,6 @@ def _whole_body(request: SeenRequest, scenario: Scenario, created: int) -> _Body
     if endpoint == "/messages/count_tokens":
         tokens = scenario.input_tokens or count_input(request)
         return _Body(JSON_TYPE, [to_json({"input_tokens": tokens})])
-    reply = compose(request, scenario)
     usage: Usage | None = reply.usage
     if endpoint == "/embeddings":
         answer = embeddings_whole(request, scenario)
@@ -216,9 +246,8 @@ def _whole_body(request: SeenRequest, scenario: Scenario, created: int) -> _Body
     return _Body(JSON_TYPE, [to_json(answer)], usage, cut=cut)
 
 
-def _stream_body(request: SeenRequest, scenario: Scenario, created: int) -> _Body:
+def _stream_body(request: SeenRequest, scenario: Scenario, reply: Reply, created: int) -> _Body:
     """An answer in events, one piece each."""
-    reply = compose(request, scenario)
     endpoint = request.endpoint
     if endpoint == "/messages":
         events = messages_events(request, scenario, reply)
@@ -250,6 +279,15 @@ def _error_body(request: SeenRequest, scenario: Scenario) -> _Body:
         return _Body(JSON_TYPE, [to_json([envelope])], status=status)
     if form == "string":
         return _Body(JSON_TYPE, [to_json({"error": ERROR_MESSAGE})], status=status)
+    if form == "too_long":
+        if request.anthropic:
+            return _Body(JSON_TYPE, [_error_json(request, status, TOO_LONG)], status=status)
+        return _Body(JSON_TYPE, [to_json(context_length_error())], status=status)
+    if form == "no_credit":
+        status = 402 if request.anthropic else status
+        said = anthropic_error(status, NO_CREDIT, request_id(request))
+        error = said if request.anthropic else no_credit_error(NO_CREDIT)
+        return _Body(JSON_TYPE, [to_json(error)], status=status)
     if form == "integer_code":
         error = {"code": status, "message": ERROR_MESSAGE, "type": "server_error"}
         return _Body(JSON_TYPE, [to_json({"error": error})], status=status)

@@ -60,12 +60,16 @@ class Reply:
     """One answer of the fake model, in no protocol's words yet.
 
     :ivar pieces: the text, cut as it is streamed
+    :ivar thought: what it tells of its thinking
+    :ivar seal: what makes that thinking its own; empty where it seals nothing
     """
 
     pieces: tuple[str, ...]
     calls: tuple[ToolCall, ...]
     finish: Finish
     usage: Usage
+    thought: str = ""
+    seal: str = ""
 
     @property
     def text(self) -> str:
@@ -85,15 +89,16 @@ def compose(request: SeenRequest, scenario: Scenario) -> Reply:
     if scenario.echo_key and pieces:
         pieces = (request.credential, " " + pieces[0], *pieces[1:])
     output = len(pieces) + scenario.reasoning_tokens
-    output += sum(_tokens(len(call.arguments)) for call in calls)
-    return Reply(pieces, calls, finish, _usage(request, scenario, output))
+    output += sum(tokens_of(len(call.arguments)) for call in calls)
+    usage = usage_of(request, scenario, output, scenario.reasoning_tokens)
+    return Reply(pieces, calls, finish, usage)
 
 
 def count_input(request: SeenRequest) -> int:
     """Input tokens of a request: its text at four bytes a token, at least one."""
     places = ("messages", "input", "prompt", "system", "instructions", "tools")
     size = sum(len(text.encode()) for name in places for text in _texts(request.fields.get(name)))
-    return _tokens(size)
+    return tokens_of(size)
 
 
 def embeddings(request: SeenRequest) -> list[object]:
@@ -122,14 +127,17 @@ def cut_text(text: str, parts: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _usage(request: SeenRequest, scenario: Scenario, output: int) -> Usage:
-    """The tokens to report; cached and written ones are part of the prompt."""
+def usage_of(request: SeenRequest, scenario: Scenario, output: int, reasoning: int) -> Usage:
+    """The tokens to report; cached and written ones are part of the prompt.
+
+    :param output: all that the model put out, ``reasoning`` included
+    """
     prompt = scenario.input_tokens
     if prompt is None:
         prompt = count_input(request) + scenario.cached_tokens + scenario.cache_write_tokens
     cached = min(scenario.cached_tokens, prompt)
     written = min(scenario.cache_write_tokens, prompt - cached)
-    return Usage(prompt - cached - written, cached, written, output, scenario.reasoning_tokens)
+    return Usage(prompt - cached - written, cached, written, output, reasoning)
 
 
 def _calls(request: SeenRequest, scenario: Scenario) -> tuple[ToolCall, ...]:
@@ -201,7 +209,7 @@ def _texts(value: object) -> Iterator[str]:
             waiting.extend(item.values())
 
 
-def _tokens(size: int) -> int:
+def tokens_of(size: int) -> int:
     """Tokens of so many bytes."""
     return max(1, -(-size // BYTES_PER_TOKEN))
 

@@ -25,7 +25,9 @@ def responses_events(
     writer.add("response.in_progress", response=opening)
     items = _items(request, reply)
     for place, item in enumerate(items):
-        if item["type"] == "message":
+        if item["type"] == "reasoning":
+            _reasoning_events(writer, place, item)
+        elif item["type"] == "message":
             _message_events(writer, place, item, reply)
         else:
             _call_events(writer, place, item)
@@ -74,6 +76,25 @@ class _EventWriter:
         self.events.append((kind, to_json(data)))
 
 
+def _reasoning_events(writer: _EventWriter, place: int, item: dict[str, Any]) -> None:
+    """Item added, each part of its summary from added to done, item done."""
+    begun = {**item, "summary": [], "encrypted_content": None}
+    writer.add("response.output_item.added", output_index=place, item=begun)
+    for index, part in enumerate(item["summary"]):
+        where: dict[str, Any] = {
+            "item_id": item["id"],
+            "output_index": place,
+            "summary_index": index,
+        }
+        empty = {"type": "summary_text", "text": ""}
+        writer.add("response.reasoning_summary_part.added", **where, part=empty)
+        for piece in cut_text(part["text"], 3):
+            writer.add("response.reasoning_summary_text.delta", **where, delta=piece)
+        writer.add("response.reasoning_summary_text.done", **where, text=part["text"])
+        writer.add("response.reasoning_summary_part.done", **where, part=part)
+    writer.add("response.output_item.done", output_index=place, item=item)
+
+
 def _message_events(writer: _EventWriter, place: int, item: dict[str, Any], reply: Reply) -> None:
     """Item added, part added, the text's deltas, part done, item done."""
     where: dict[str, Any] = {"item_id": item["id"], "output_index": place, "content_index": 0}
@@ -107,6 +128,17 @@ def _call_events(writer: _EventWriter, place: int, item: dict[str, Any]) -> None
 def _items(request: SeenRequest, reply: Reply) -> list[dict[str, Any]]:
     """The output items of the finished response."""
     items: list[dict[str, Any]] = []
+    if reply.thought or reply.seal:
+        # Each paragraph is a part of the summary.
+        told = reply.thought.split("\n\n") if reply.thought else []
+        items.append(
+            {
+                "id": f"rs_fake{request.number:08d}",
+                "type": "reasoning",
+                "summary": [{"type": "summary_text", "text": text} for text in told],
+                "encrypted_content": reply.seal or None,
+            }
+        )
     if reply.pieces:
         text = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         items.append(

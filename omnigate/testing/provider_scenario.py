@@ -16,7 +16,7 @@ import attrs
 Ending = Literal["fin", "rst", "end", "silence", "error_event", "bad_chunk"]
 Framing = Literal["", "length", "chunked", "close", "both_lengths", "two_lengths", "unknown_coding"]
 BodyForm = Literal["normal", "html", "error_envelope", "empty"]
-ErrorForm = Literal["envelope", "text", "array", "string", "integer_code"]
+ErrorForm = Literal["envelope", "text", "array", "string", "integer_code", "too_long", "no_credit"]
 UsageForm = Literal["normal", "none", "every"]
 ConnectionForm = Literal["keep", "close", "drop_idle", "drop_reused"]
 
@@ -47,6 +47,8 @@ class Scenario:
     :ivar stop_after: the event after which ``ending`` happens, or None for a whole answer
     :ivar framing: how the body is delimited; empty for the usual way
     :ivar split: cut the body into pieces of so many bytes, whatever stands there; 0 is off
+    :ivar strict: refuse with 400 what the hosted APIs refuse, in chats, messages and responses
+    :ivar loop: play a model that thinks and calls tools (:mod:`omnigate.testing.provider_loop`)
     :ivar times: only the first so many requests of this model name; 0 is always
     """
 
@@ -79,6 +81,8 @@ class Scenario:
     interim: bool = False
     connection: ConnectionForm = "keep"
     echo_key: bool = False
+    strict: bool = False
+    loop: bool = False
     times: int = 0
 
 
@@ -133,6 +137,14 @@ _PHRASES: dict[str, tuple[_Fields, str]] = {
     "plain-error": ({"error_form": "text"}, "the error as plain text"),
     "array-error": ({"error_form": "array"}, "the error in a JSON array"),
     "string-error": ({"error_form": "string"}, "the error as a string"),
+    "too-long": (
+        {"status": 400, "error_form": "too_long"},
+        "the error of a prompt that is longer than the model's window",
+    ),
+    "no-credit": (
+        {"status": 429, "error_form": "no_credit"},
+        "the error of an account without credit: 429 (OpenAI), 402 (Anthropic)",
+    ),
     "integer-code-error": ({"error_form": "integer_code"}, "an integer error code"),
     "comments": ({"comments": True}, "a comment (OpenAI) or ping (Anthropic) before each event"),
     "crlf": ({"crlf": True}, "event lines that end in CR LF"),
@@ -149,6 +161,11 @@ _PHRASES: dict[str, tuple[_Fields, str]] = {
         "close without a byte when a second request comes on a connection",
     ),
     "echo-key": ({"echo_key": True}, "the credential of the request as the first word"),
+    "strict": ({"strict": True}, "refuse with 400 what the hosted APIs refuse"),
+    "loop": (
+        {"strict": True, "loop": True},
+        "strict; three turns with thinking, parallel calls, an image, a PDF and a schema",
+    ),
     "times-#": ({"times": "#"}, "only for the first so many requests of this name"),
 }
 

@@ -107,6 +107,21 @@ class WholeTests(SynchronousTestCase):
         coded = json.loads(sent(made(chat("fake-500-integer-code-error")))[1])
         self.assertEqual(coded["error"]["code"], 500)
 
+    def test_errors_that_no_retry_mends(self) -> None:
+        """A prompt that is too long, and an account without credit, as each protocol says it."""
+        head, body = sent(made(chat("fake-too-long")))
+        self.assertIn(b" 400 ", head)
+        self.assertEqual(json.loads(body)["error"]["code"], "context_length_exceeded")
+        head, body = sent(made(messages("fake-too-long")))
+        self.assertIn(b" 400 ", head)
+        self.assertTrue(json.loads(body)["error"]["message"].startswith("prompt is too long: "))
+        head, body = sent(made(responses("fake-no-credit")))
+        self.assertIn(b" 429 ", head)
+        self.assertEqual(json.loads(body)["error"]["code"], "insufficient_quota")
+        head, body = sent(made(messages("fake-no-credit")))
+        self.assertIn(b" 402 ", head)
+        self.assertEqual(json.loads(body)["error"]["type"], "billing_error")
+
     def test_a_cut_answer_keeps_its_full_length_in_the_head(self) -> None:
         """Half the body, then the end that was asked for."""
         whole = sent(made(chat("fake-small")))[1]

@@ -30,6 +30,8 @@ NAMES = {
     "fake-no-usage": Scenario(usage="none"),
     "fake-tools": Scenario(tools=1),
     "fake-tools-3": Scenario(tools=3),
+    "fake-loop": Scenario(strict=True, loop=True),
+    "fake-strict-too-long": Scenario(strict=True, status=400, error_form="too_long"),
     "fake-html": Scenario(body_form="html"),
     "fake-error-event": Scenario(stop_after=0, ending="error_event"),
     "fake-error-event-after-2": Scenario(stop_after=2, ending="error_event"),
