@@ -1,7 +1,7 @@
 """Where a JSON object ends that comes in pieces.
 
-The arguments of a tool call come as fragments of JSON text, cut anywhere. Each fragment is looked
-at once, by patterns that take a string as a whole, so a call costs what its text is long.
+The arguments of a tool call come as fragments of JSON text, cut anywhere. All is looked at once, by
+patterns that take a string as a whole, so a call costs what its text is long.
 """
 
 import re
@@ -11,32 +11,57 @@ _parted = re.compile(r'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL).mat
 _strings = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).sub
 
 
+# Fragments are gathered up to this many characters and looked at as one: most have three to ten,
+# and to begin the look costs as much as these.
+_GATHERED_CHARS = 512
+
+
 class JsonEnd:
     """Tells whether the JSON object or array that was fed so far is whole.
 
     Brackets are counted, not judged: what is no JSON is whole where they are even, or never.
-
-    :ivar reached: whether it is whole.
     """
 
-    __slots__ = ("_begun", "_depth", "_lost", "_string", "reached")
+    __slots__ = ("_begun", "_chars", "_depth", "_gathered", "_lost", "_reached", "_string")
 
     def __init__(self) -> None:
         """Begin before the first fragment."""
-        self.reached = False
-        self._begun = False
+        self._gathered: list[str] = []
+        self._chars = 0
         self._lost = False
+        self._reached = False
+        self._begun = False
         self._depth = 0
         self._string = ""  # as which a string goes on: its quote, and a backslash that ended it
+
+    @property
+    def reached(self) -> bool:
+        """Whether it is whole."""
+        if self._gathered:
+            self._look()
+        return self._reached
 
     def feed(self, fragment: str) -> None:
         """Take the next piece of the text."""
         if self._lost:
             return
-        text = fragment
+        self._gathered.append(fragment)
+        self._chars += len(fragment)
+        if self._chars > _GATHERED_CHARS:
+            self._look()
+
+    def give_up(self) -> None:
+        """Look at nothing more: the end is never reached."""
+        self._lost = True
+        self._reached = False
+        self._gathered.clear()
+
+    def _look(self) -> None:
+        """Look through what was gathered, once."""
+        text = "".join(self._gathered)
+        self._gathered.clear()
+        self._chars = 0
         if self._string:
-            if self._string == '"' and text.find('"') < 0 and text.find("\\") < 0:
-                return
             text = self._string + text
         if text.find('"') >= 0:
             end = _parted(text).end()  # type: ignore[union-attr]
@@ -46,12 +71,7 @@ class JsonEnd:
         if opened:
             self._begun = True
         self._depth += opened - text.count("}") - text.count("]")
-        self.reached = self._begun and self._depth <= 0 and not self._string
-
-    def give_up(self) -> None:
-        """Look at nothing more: the end is never reached."""
-        self._lost = True
-        self.reached = False
+        self._reached = self._begun and self._depth <= 0 and not self._string
 
 
 def _open_string(text: str) -> str:

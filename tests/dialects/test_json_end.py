@@ -39,6 +39,10 @@ class JsonEndTests(SynchronousTestCase):
         self.assertEqual(end.reached, place == len(text))
         end.feed(text[place:])
         self.assertTrue(end.reached)
+        unseen = JsonEnd()
+        for char in text:
+            unseen.feed(char)
+        self.assertTrue(unseen.reached)
 
     def test_no_object(self) -> None:
         """What has no bracket is never whole; what goes on behind its end is not, until it is."""
@@ -64,5 +68,14 @@ class JsonEndTests(SynchronousTestCase):
                 for start in range(0, len(text), size):
                     end.feed(text[start : start + size])
                 # Some 15 and 100 ms; a second look at all that came would take minutes.
-                self.assertLess(time.process_time() - begun, 5)
                 self.assertFalse(end.reached)
+                self.assertLess(time.process_time() - begun, 5)
+
+    def test_given_up(self) -> None:
+        """One that was given up is never reached."""
+        for text, more in (("{}", ""), ("{", "}")):
+            end = JsonEnd()
+            end.feed(text)
+            end.give_up()
+            end.feed(more)
+            self.assertFalse(end.reached)
