@@ -153,8 +153,6 @@ def _skip_line_ends(data: bytes, pos: int) -> int:
 
 def event_data(event: bytes) -> bytes | None:
     """Return an event's data, its lines joined with LF; None when it has no data line."""
-    if len(event) <= 6:
-        return b"" if event.startswith(b"data") and event[4:5] in _LINE_ENDS else None
     if event.find(b"\r") < 0:
         # One data line, alone or behind an ``event`` line, as every provider writes.
         start = event.find(b"\n") + 1 if event.startswith(b"event:") else 0

@@ -159,6 +159,7 @@ class EventTests(SynchronousTestCase):
             *(b"data: a\n\n", b"data:a\n\n", b"data:  a\n\n", b"data:\n\n", b"data: \n\n"),
             *(b"data: a\ndata: b\ndata:\ndata:c\n\n", b"event: x\ndata: a\nid: 1\n\n"),
             *(b"datax: a\ndat\n\n", b": data: a\n\n", b"data: a\ndata\n\n", b"dat", b""),
+            *(b"\ndata\n", b"data\n", b"data:\n", b"x\rdata\n"),
         ):
             for end in (b"\n", b"\r", b"\r\n"):
                 ended = event.replace(b"\n", end)
