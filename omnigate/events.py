@@ -61,7 +61,9 @@ class AttemptRecord:
     :ivar outcome: ``ok``, or what went wrong: ``connect_error``, ``connection_lost``,
         ``timeout``, ``stream_idle_timeout``, ``status_429`` (any status), ``bad_framing``,
         ``unknown_coding``, ``truncated``, ``not_json``, ``error_envelope``, ``wrong_shape``,
-        ``empty_stream``, ``error_event``, ``upstream_auth``, ``canceled``.
+        ``empty_stream``, ``error_event``, ``upstream_auth``, ``canceled``. Where the answer had to
+        be translated also ``unasked_stream``, ``answer_too_large``, ``answer_too_complex``,
+        ``no_room``, ``event_too_large``, ``event_too_complex``, ``unfinished``.
     :ivar status: the upstream's HTTP status; ``None`` where no head came.
     """
 

@@ -120,7 +120,7 @@ class ApiTests(SynchronousTestCase):
             return row in text or f"| {kind.status} | `{kind.code}` | " in admin
 
         admin = text.partition("## The admin API")[2]
-        later = text.partition("are kept for translation")[0].rpartition("\n\n")[2]
+        later = text.partition("are kept for media jobs")[0].rpartition("\n\n")[2]
         for kind in (*ERRORS.values(), *ADMIN_ERRORS.values()):
             self.assertTrue(told(kind) or f"`{kind.code}`" in later, kind)
 

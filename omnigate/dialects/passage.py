@@ -105,7 +105,7 @@ class StreamPassage:
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the upstream and return what to send to the client now."""
         if self._settled and len(data) <= HOLD_BYTES and data.endswith(b"\n\n"):
-            payloads = _plain_payloads(data)
+            payloads = plain_payloads(data)
             if payloads is not None:
                 return self._feed_plain(data, payloads)
         return self._feed_any(data)
@@ -226,7 +226,7 @@ class StreamPassage:
         return self._striker.feed(rest) + self._striker.end()
 
 
-def _plain_payloads(data: bytes) -> list[bytes] | None:
+def plain_payloads(data: bytes) -> list[bytes] | None:
     """Return the data of each event in a read, if the read is as plain as nearly all are.
 
     That is: whole events, each of one data line, alone or behind an event line, ended by LF.

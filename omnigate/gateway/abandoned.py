@@ -13,7 +13,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.held import HeldBytes
-from omnigate.gateway.headers import unrelayable
 from omnigate.protocols.relay import ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
@@ -90,7 +89,7 @@ class AbandonedReader:
         self._attempt = attempt
         self._connection = connection
         self._left = max_bytes
-        self._short = attempt.short
+        self._short = attempt.collector_left()
         if self._short is not None:
             self._short.adopt(self)
         self._complete = False
@@ -100,7 +99,7 @@ class AbandonedReader:
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         """The client left before the head came."""
         self._attempt.note_head(head)
-        fault = unrelayable(head)
+        fault = self._attempt.unusable(head)
         if fault:
             self.give_up(fault)
         elif self._attempt.passage is None:

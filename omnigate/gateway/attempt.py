@@ -16,7 +16,7 @@ from omnigate.dialects.answer import begins_object, wrap_error
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
-from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT
+from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT, GatewayError
 from omnigate.events import NO_TOKENS, TokenCounts
 from omnigate.gateway import repeats
 from omnigate.gateway.attempts import (
@@ -59,6 +59,12 @@ class Walker(Protocol):
     def next(self) -> None:
         """The attempt has failed and is written down: try the next target."""
 
+    def unfit(self, error: GatewayError) -> None:
+        """The target cannot serve the request, and was not asked: try the next one."""
+
+    def again(self, attempt: Attempt) -> None:
+        """The attempt has failed and is written down: make this one at the same target."""
+
     def settle(
         self,
         status: int,
@@ -68,6 +74,14 @@ class Walker(Protocol):
         error_code: str = "",
     ) -> None:
         """The exchange has come to its end."""
+
+
+class StreamOf(Passage, Protocol):
+    """The passage of an event stream."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its protocol said that the answer is finished."""
 
 
 class Attempt:
@@ -117,13 +131,18 @@ class Attempt:
         self.connection: UpstreamConnection | None = None
         self.delivered = False
         self.meter: Meter | None = None
-        self.passage: StreamPassage | None = None
+        self.passage: StreamOf | None = None
         self.short: ShortAnswer | None = None
         self.deadline = NEVER
 
     # -- the request
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Begin; ``False`` where the target turns out at once to be none for this request."""
+        self._connect()
+        return True
+
+    def _connect(self) -> None:
         """Send the request, on a kept connection if there is one."""
         pool = self.target.upstream.pool
         connection = None if self._walker.walk.fresh_only else pool.take()
@@ -138,7 +157,7 @@ class Attempt:
         """Send it once more, on a fresh connection."""
         self._started_at = self._plane.clock.seconds()
         self.delivered = False
-        self.start()
+        self._connect()
 
     def _opened(self, connection: UpstreamConnection) -> None:
         self._opening = None
@@ -193,7 +212,7 @@ class Attempt:
             # What it failed with stands in its head, whatever the body is packed in.
             self._collect(connection, FAILED_BODY_SECONDS)
             return
-        fault = unrelayable(head)
+        fault = self.unusable(head)
         if fault:
             connection.drop()
             self._failed(fault, head.status)
@@ -206,12 +225,18 @@ class Attempt:
         assert endpoint is not None
         self._relay_on(connection, self.passage, HEARTBEAT[endpoint.protocol])
 
+    def unusable(self, head: ResponseHead) -> str:
+        """The outcome of an answer that is none to this request; else empty."""
+        return unrelayable(head)
+
     def _collect(self, connection: UpstreamConnection, seconds: float) -> None:
         """Take the body as one that may turn out short."""
-        watchdog = self._plane.watchdog
-        self.deadline = watchdog.after(seconds)
-        self.short = ShortAnswer(self, watchdog, self._plane.held)
+        self.deadline = self._plane.watchdog.after(seconds)
+        self.short = self._collector()
         connection.hand_over(self.short)
+
+    def _collector(self) -> ShortAnswer:
+        return ShortAnswer(self, self._plane.watchdog, self._plane.held)
 
     def _relay_on(
         self, connection: UpstreamConnection, passage: Passage, heartbeat: bytes = b""
@@ -219,7 +244,7 @@ class Attempt:
         """Send the body on as it comes; from here on the relay keeps the time."""
         self._unwatch()
         plane = self._plane
-        relay = self._relay = Relay(
+        relay = self._relay = self._relay_class()(
             self,
             self._exchange.response,
             connection,
@@ -232,6 +257,9 @@ class Attempt:
         )
         connection.hand_over(relay)
         return relay
+
+    def _relay_class(self) -> type[Relay]:
+        return Relay
 
     def open_meter(self, head: ResponseHead) -> None:
         """Make the meter for an answer, and the passage where it is an event stream."""
@@ -456,6 +484,10 @@ class Attempt:
         self.record(outcome, head.status if head else None)
         self._walker.settle(499, counts, estimated, self.target, CLIENT_GONE)
 
+    def collector_left(self) -> ShortAnswer | None:
+        """What goes on collecting an answer that nobody waits for, only for its figures."""
+        return self.short
+
     def note_head(self, head: ResponseHead) -> None:
         """The head of an answer that nobody waits for any more."""
         self.head = head
@@ -479,10 +511,14 @@ class Attempt:
             if not self.delivered:
                 return NO_TOKENS, False
             # Delivered, and not a byte of an answer: the provider may still bill its input.
-            endpoint, scan = exchange.endpoint, exchange.scan
-            assert endpoint is not None and scan is not None
-            meter = Meter(endpoint.kind, scan.stream)
+            assert exchange.scan is not None
+            meter = Meter(self._kind(), exchange.scan.stream)
         return meter.settle(exchange.body)
+
+    def _kind(self) -> str:
+        """The kind of endpoint that the upstream is asked at."""
+        assert self._exchange.endpoint is not None
+        return self._exchange.endpoint.kind
 
     def metered_at_last(self) -> tuple[TokenCounts, bool]:
         """The same for an exchange that must end now, even if it is the meter that has failed."""

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
+from omnigate.dialects.translate import TRANSLATED_KINDS
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.gateway import reads, repeats, settle
 from omnigate.gateway.admission import Ticket
@@ -269,11 +270,13 @@ class Exchange:
             )
         self.route_model = model
         targets = route.by_protocol[endpoint.protocol]
+        if endpoint.kind in TRANSLATED_KINDS:
+            targets = route.targets
         if not targets:
             raise GatewayError(
                 "endpoint_not_supported",
                 f"no target of the model {quoted(model)} serves {endpoint.path}: "
-                f"none speaks the {endpoint.protocol} protocol",
+                f"none speaks the {endpoint.protocol} protocol, and it is not translated",
                 param="model",
             )
         if route.cache_ttl_s and repeats.answer(self, route):

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from omnigate.errors import CLIENT_GONE
+from omnigate.dialects.translate import upstream_kind
+from omnigate.errors import CLIENT_GONE, GatewayError
 from omnigate.events import NO_TOKENS, TokenCounts
 from omnigate.gateway import settle
 from omnigate.gateway.attempt import Attempt
 from omnigate.gateway.attempts import Walk
 from omnigate.gateway.tables import Target
+from omnigate.gateway.translated_attempt import TranslatedAttempt
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
@@ -28,13 +30,14 @@ class Forwarding:
     :ivar attempt: the one under way.
     """
 
-    __slots__ = ("_exchange", "_plane", "_started_at", "attempt", "walk")
+    __slots__ = ("_exchange", "_plane", "_started_at", "_unfit", "attempt", "walk")
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
         self._exchange = exchange
         self._plane = plane
         self.walk: Walk[Target] = Walk(targets)
         self._started_at = plane.clock.seconds()
+        self._unfit: GatewayError | None = None
         self.attempt: Attempt | None = None
 
     def start(self) -> None:
@@ -45,28 +48,65 @@ class Forwarding:
         """Try the next target, or tell the client that there is none left."""
         if self._exchange.settled:
             return
-        before, self.attempt = self.attempt, None
-        if before is not None:
-            before.part()
+        self._leave_attempt()
         walk = self.walk
-        target = walk.advance()
-        while target is not None and target.upstream.missing is not None:
-            # Our own credential is not there: what a 401 would tell, told without asking.
-            self._plane.troubles.credential_refused(target, None)
-            walk.record("upstream_auth", None, 0)
-            target = walk.advance()
-        if target is None:
-            self._end()
-            return
-        attempt = self.attempt = Attempt(self, self._exchange, self._plane, target)
-        attempt.start()
+        while (target := walk.advance()) is not None:
+            if target.upstream.missing is not None:
+                # Our own credential is not there: what a 401 would tell, told without asking.
+                self._plane.troubles.credential_refused(target, None)
+                walk.record("upstream_auth", None, 0)
+                continue
+            attempt = self.attempt = self._attempt_at(target)
+            if attempt.start():
+                return
+            self._leave_attempt()
+        self._end()
+
+    def unfit(self, error: GatewayError) -> None:
+        """Pass over the target; should nobody be asked, the first one's reason is told."""
+        if self._unfit is None:
+            self._unfit = error
+
+    def again(self, attempt: Attempt) -> None:
+        """Make one more attempt at the same target."""
+        self._leave_attempt()
+        self.attempt = attempt
+        if not attempt.start():
+            self.next()
+
+    def _attempt_at(self, target: Target) -> Attempt:
+        exchange = self._exchange
+        endpoint = exchange.endpoint
+        assert endpoint is not None
+        protocol = target.upstream.config.protocol
+        if endpoint.protocol == protocol and not (
+            target.caps.upstream_api or target.caps.tools_over_responses
+        ):
+            return Attempt(self, exchange, self._plane, target)
+        kind = upstream_kind(endpoint.kind, protocol, target.caps, exchange.body)
+        assert kind is not None
+        if kind == endpoint.kind:
+            return Attempt(self, exchange, self._plane, target)
+        assert exchange.key is not None
+        quirks = self._plane.quirks.known(exchange.key.sha256, target.upstream_name, target.model)
+        return TranslatedAttempt(self, exchange, self._plane, target, kind, quirks)
+
+    def _leave_attempt(self) -> None:
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.part()
 
     def _end(self) -> None:
         """No target is left."""
-        error = self.walk.end()
-        body = self._exchange.error_body(error)
+        walk, exchange = self.walk, self._exchange
+        unfit, self._unfit = self._unfit, None
+        if unfit is not None and not walk.records:
+            exchange.refuse(unfit)
+            return
+        error = walk.end()
+        body = exchange.error_body(error)
         self.settle(error.kind.status, NO_TOKENS, False, None, error.kind.code)
-        self._exchange.answer_error(error, body)
+        exchange.answer_error(error, body)
 
     def client_lost(self) -> None:
         """The client has left."""

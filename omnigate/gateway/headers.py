@@ -6,6 +6,7 @@ provider's answer only retry hints, rate counters and request ids reach the clie
 
 from __future__ import annotations
 
+from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION
 from omnigate.dialects.endpoints import ANTHROPIC
 from omnigate.dialects.strike import strike
 from omnigate.wire.content_coding import is_readable
@@ -29,6 +30,8 @@ _ANSWER = frozenset(
     }
 )
 _ANSWER_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+#: Of one that is translated: what means the same to every client.
+_TRANSLATED_ANSWER = (b"retry-after", b"retry-after-ms", b"x-should-retry")
 #: Header names judged before; providers use a few dozen, the bound is for one that makes them up.
 _MAX_JUDGED = 1024
 
@@ -76,6 +79,16 @@ def request_lines(
     return lines
 
 
+def own_request_lines(protocol: str, version: str | None) -> bytes:
+    """The header lines of a translated request: the client's own mean nothing to this upstream.
+
+    :param version: the ``anthropic-version`` that the config names.
+    """
+    if protocol != ANTHROPIC:
+        return b""
+    return b"anthropic-version: %b\r\n" % (version or DEFAULT_ANTHROPIC_VERSION).encode("ascii")
+
+
 def id_lines(request_id: bytes) -> bytes:
     """The request id under the three names that clients of either protocol read."""
     return b"x-omnigate-request-id: %b\r\nx-request-id: %b\r\nrequest-id: %b\r\n" % (
@@ -111,6 +124,27 @@ def answer_lines(
     if not headers.get(b"request-id"):
         lines.append(b"request-id: %b\r\n" % request_id)
     lines.append(debug)
+    return b"".join(lines)
+
+
+def translated_answer_lines(
+    head: ResponseHead, request_id: bytes, own: bytes, secret: bytes, content_type: bytes
+) -> bytes:
+    """The header lines of a translated answer, content type first.
+
+    The upstream's rate counters are those of another protocol, and its request id is one that this
+    client's provider has never heard of; of both only the gateway's own are told.
+
+    :param own: ready lines, or nothing.
+    :param secret: as for :func:`answer_lines`.
+    :param content_type: of what the client is sent.
+    """
+    lines = [b"content-type: %b\r\n" % content_type, id_lines(request_id)]
+    for name in _TRANSLATED_ANSWER:
+        value = head.headers.get(name)
+        if value:
+            lines.append(b"%b: %b\r\n" % (name, strike(value, secret)))
+    lines.append(own)
     return b"".join(lines)
 
 

@@ -1,9 +1,12 @@
-"""The request that goes to an upstream: the client's own bytes but for the named places."""
+"""The request that goes to an upstream: the client's own bytes but for the named places.
+
+A translated one has nothing of the client's but what it means.
+"""
 
 from __future__ import annotations
 
 from omnigate.dialects.endpoints import Endpoint
-from omnigate.gateway.headers import request_lines
+from omnigate.gateway.headers import own_request_lines, request_lines
 from omnigate.gateway.tables import Target
 from omnigate.wire.head import RequestHead
 from omnigate.wire.json_body import BodyScan
@@ -42,3 +45,21 @@ def outgoing_request(
         sum(map(len, pieces)),
     )
     return b"".join((block, *pieces))
+
+
+def translated_request(target: Target, path: bytes, body: bytes) -> bytes:
+    """A whole request for an upstream of a protocol that the client does not speak.
+
+    :param path: what follows the ``/v1`` in which the upstream's base address ends.
+    :param body: in the upstream's protocol.
+    """
+    upstream = target.upstream
+    config = upstream.config
+    return b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n%b" % (
+        upstream.path,
+        path,
+        upstream.lines,
+        own_request_lines(config.protocol, config.anthropic_version),
+        len(body),
+        body,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from omnigate.errors import GatewayError
 from omnigate.gateway.admission import RETRY_AFTER_SECONDS, KeyUse
+from omnigate.wire.json_cost import PieceCounter
 from omnigate.wire.json_tree import TreeError, tree_cost
 from omnigate.wire.json_walk import TextCounts
 
@@ -55,6 +56,16 @@ class ParseMemory:
         except TreeError as error:
             raise refusal(error) from None
         return self.reserve(use, cost.size)
+
+    def reserve_answer(self, use: KeyUse, body: bytes, counter: PieceCounter | None) -> Reservation:
+        """Room for the tree of an upstream's answer.
+
+        :param counter: what was fed the answer as it came, where it is long.
+        :raises TreeError: no tree is made of it.
+        :raises GatewayError: as :meth:`reserve`.
+        """
+        counts = counter.counts if counter is not None else None
+        return self.reserve(use, tree_cost(body, counts).size)
 
     def reserve(self, use: KeyUse, size: int) -> Reservation:
         """Room for ``size`` bytes.

@@ -19,6 +19,7 @@ from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.parse_memory import ParseMemory
+from omnigate.gateway.quirks import QuirkTable
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
 from omnigate.gateway.tables import (
@@ -93,6 +94,7 @@ class DataPlane:
         self.debug_headers = settings.debug_headers
         self.started_seconds = int(wall())
         self.cache = ResponseCache()
+        self.quirks = QuirkTable()
         self.lag = ReactorLag(clock)
         self.troubles = Troubles(clock)
         self.tables: Tables | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigate.dialects.answer import MAX_HELD_BYTES
 from omnigate.dialects.strike import strike
 from omnigate.errors import GatewayError
 from omnigate.events import NO_TOKENS
@@ -19,6 +20,8 @@ from omnigate.wire.head import ResponseHead
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
     from omnigate.gateway.tables import Route
+
+_JSON = b"application/json"
 
 
 def answer(exchange: Exchange, route: Route) -> bool:
@@ -67,8 +70,22 @@ def keep(exchange: Exchange, head: ResponseHead, body: bytes, secret: bytes) -> 
     :param secret: the upstream's credential, which its head may hold.
     """
     if exchange.keep_as is not None and head.status == 200:
+        content_type = strike(head.headers.get(b"content-type") or _JSON, secret)
+        _keep(exchange, content_type, body)
+
+
+def keep_translated(exchange: Exchange, body: bytes) -> None:
+    """Keep a translated answer that was a success, on the same terms.
+
+    One that its upstream's protocol would have relayed is too long to be kept.
+    """
+    if len(body) <= MAX_HELD_BYTES:
+        _keep(exchange, _JSON, body)
+
+
+def _keep(exchange: Exchange, content_type: bytes, body: bytes) -> None:
+    if exchange.keep_as is not None:
         digest, until = exchange.keep_as
-        content_type = strike(head.headers.get(b"content-type") or b"application/json", secret)
         exchange.plane.cache.keep(digest, CachedAnswer(content_type, body, until))
 
 

@@ -249,15 +249,23 @@ class Relay:
             self._begin(rest)
         elif rest:
             response.piece(rest)
+        self._ended()
+
+    def _ended(self) -> None:
+        """All that the upstream sent has been passed on."""
         self._owner.relay_complete()
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """Fail over while nothing was sent, else show the break."""
         self.detach()
         if self._response.started:
-            self._owner.relay_cut(loss.outcome, reason)
+            self._cut(loss.outcome, reason)
         else:
             self._owner.relay_failed(loss.outcome, reason)
+
+    def _cut(self, outcome: str, reason: str) -> None:
+        """The upstream broke off in the middle."""
+        self._owner.relay_cut(outcome, reason)
 
     def crashed(self, failure: Failure) -> None:
         """An exception escaped from one of the above."""
@@ -315,7 +323,7 @@ class Relay:
             self.detach()
             reason = f"no byte for {self._idle_seconds:g} s"
             if self._response.started:
-                self._owner.relay_cut("stream_idle_timeout", reason)
+                self._cut("stream_idle_timeout", reason)
             else:
                 self._owner.relay_failed("stream_idle_timeout", reason)
             return

@@ -311,7 +311,7 @@ class RateTests(ExchangeTestCase):
         self.plane = MemoryDataPlane(
             routes=[
                 route("small", ("u1", "vendor-1"), ("u2", "vendor-2")),
-                route("only", ("u1", "vendor-1")),
+                route("only", ("u2", "vendor-2")),
             ],
             upstreams=[upstream("u1"), upstream("u2", "anthropic")],
             keys=[key(rpm=3, max_concurrent=1), key("narrow", NARROW, models=("big",), rpm=3)],
@@ -362,7 +362,7 @@ class RateTests(ExchangeTestCase):
             (request(CHAT.replace(b"small", b"none")), "model_not_found"),
             (request(CHAT, secret=NARROW), "model_not_allowed"),
             (
-                request(MESSAGES.replace(b"small", b"only"), b"/v1/messages"),
+                request(CHAT.replace(b"small", b"only"), b"/v1/embeddings"),
                 "endpoint_not_supported",
             ),
         ):
@@ -446,16 +446,24 @@ class RouteTests(ExchangeTestCase):
             self.assertIn(model.decode(), answer.message)
 
     def test_no_target_of_the_protocol(self) -> None:
-        """A route none of whose targets speaks the client's protocol says so."""
-        body = MESSAGES.replace(b"small", b"big")
-        answer = self.check_refused(request(body, b"/v1/messages"), "endpoint_not_supported")
-        self.assertIn("anthropic", answer.message)
+        """What is never translated is not there where no target speaks the client's protocol."""
+        self.plane.install([route("big", ("u2", "v"))], [upstream("u2", "anthropic")], [key()], "2")
+        body = CHAT.replace(b"small", b"big")
+        for path in (b"/v1/embeddings", b"/v1/completions"):
+            answer = self.check_refused(request(body, path), "endpoint_not_supported")
+            self.assertIn("openai", answer.message)
 
-    def test_targets_of_the_protocol(self) -> None:
-        """Of a mixed route the targets of the client's protocol are asked."""
-        self.plane.client().send(request(MESSAGES, b"/v1/messages"))
-        self.plane.client().send(request(CHAT))
-        self.assertEqual(["u2", "u1"], self.plane.at)
+    def test_targets_of_both_protocols(self) -> None:
+        """A mixed route is asked in its own order, whatever the client speaks."""
+        for path, body in (
+            (b"/v1/messages", MESSAGES),
+            (b"/v1/chat/completions", CHAT),
+            (b"/v1/responses", b'{"model":"small","input":"Hi"}'),
+        ):
+            self.plane.client().send(request(body, path))
+        self.assertEqual(["u1", "u1", "u1"], self.plane.at)
+        self.plane.client().send(request(CHAT, b"/v1/embeddings"))
+        self.assertEqual("u1", self.plane.at[-1])
 
     def test_what_is_sent(self) -> None:
         """The bytes at the upstream are the client's but for the model, and the usage asked for."""
@@ -473,6 +481,9 @@ class RouteTests(ExchangeTestCase):
 
     def test_query(self) -> None:
         """A plain query goes on."""
+        self.plane.install(
+            [route("small", ("u2", "vendor-2"))], [upstream("u2", "anthropic")], [key()], "2"
+        )
         self.plane.client().send(request(MESSAGES, b"/v1/messages?beta=true"))
         self.assertTrue(
             self.plane.last.requests().startswith(b"POST /v1/messages?beta=true HTTP/1.1\r\n")
@@ -488,6 +499,10 @@ class RouteTests(ExchangeTestCase):
             b"/v1/messages",
             b"/v1/messages/count_tokens",
         ):
+            name, protocol = ("u2", "anthropic") if b"messages" in path else ("u1", "openai")
+            self.plane.install(
+                [route("small", (name, "vendor-2"))], [upstream(name, protocol)], [key()], name
+            )
             self.plane.client().send(request(CHAT, path))
             self.assertTrue(self.plane.last.requests().startswith(b"POST %b HTTP/1.1\r\n" % path))
 
@@ -643,7 +658,7 @@ class LogTests(ExchangeTestCase):
 
     def test_level(self) -> None:
         """Every line tells how bad it is."""
-        self.plane.refusing = {"u1"}
+        self.plane.refusing = {"u1", "u2"}
         self.ask(request(CHAT))
         self.ask(request(b"{}"))
         self.ask(get(b"/v1/models"))
@@ -652,7 +667,7 @@ class LogTests(ExchangeTestCase):
 
     def test_bytes_out(self) -> None:
         """A line tells how long the answer was that the client got, whoever it came from."""
-        self.plane.refusing = {"u1"}
+        self.plane.refusing = {"u1", "u2"}
         for sent in (
             request(CHAT),
             request(b"{}"),
@@ -684,10 +699,10 @@ class LogTests(ExchangeTestCase):
 
     def test_failure(self) -> None:
         """The end of a walk without an answer is logged with its code."""
-        self.plane.refusing = {"u1"}
+        self.plane.refusing = {"u1", "u2"}
         self.ask(request(CHAT))
         [line] = self.plane.lines
         self.assertEqual(
-            (502, "all_upstreams_failed", None, 1),
+            (502, "all_upstreams_failed", None, 2),
             (line.status, line.error_code, line.upstream, line.attempts),
         )

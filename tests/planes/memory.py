@@ -220,6 +220,7 @@ class MemoryDataPlane:
         keys: Sequence[SnapshotKey] | None = None,
         environ: dict[str, str] | None = None,
         *,
+        capabilities: Sequence[Capabilities] = (Capabilities(),),
         configured: bool = True,
     ) -> None:
         # What lasts and what is dated go by two clocks, and are not to be mixed up.
@@ -252,6 +253,7 @@ class MemoryDataPlane:
                 routes if routes is not None else [route("small", ("u1", "vendor-1"))],
                 upstreams if upstreams is not None else [upstream("u1")],
                 keys if keys is not None else [key()],
+                capabilities=capabilities,
             )
 
     def install(

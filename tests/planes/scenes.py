@@ -10,6 +10,8 @@ CHAT = b'{"model":"small","messages":[{"role":"user","content":"Hi"}]}'
 CHAT_STREAM = CHAT[:-1] + b',"stream":true}'
 MESSAGES = b'{"model":"small","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
 MESSAGES_STREAM = MESSAGES[:-1] + b',"stream":true}'
+RESPONSES = b'{"model":"small","input":"Hi"}'
+RESPONSES_STREAM = RESPONSES[:-1] + b',"stream":true}'
 
 ANSWER = (
     b'{"id":"c1","object":"chat.completion","model":"vendor-1","choices":[{"index":0,"message":'
@@ -19,6 +21,11 @@ ANSWER = (
 MESSAGE = (
     b'{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"Hello"}],'
     b'"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":3}}'
+)
+RESPONSE = (
+    b'{"id":"r1","object":"response","status":"completed","model":"vendor-1","output":[{"id":"m1",'
+    b'"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text",'
+    b'"text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"output_tokens":3}}'
 )
 ERROR = b'{"error":{"message":"too busy","type":"server_error","param":null,"code":"busy"}}'
 

@@ -86,8 +86,8 @@ def build() -> Gateway:
             upstream_table(protocol, protocol, port) + 'abandon = "cancel"\n'
             for protocol in ("openai", "anthropic")
         ]
-        route = route_table("local", ("openai", "tiny"), ("anthropic", "tiny"))
-        return key_table("app") + "".join(upstreams) + route
+        routes = [route_table(f"local-{name}", (name, "tiny")) for name in ("openai", "anthropic")]
+        return key_table("app") + "".join(upstreams + routes)
 
     return Gateway(config, behind=Provider(command, "/health", API_KEY)).start()
 
@@ -101,7 +101,8 @@ class LlamaTests(SynchronousTestCase):
 
     def post(self, path: str, **body: Any) -> Answer:
         """Ask the model; the answer came whole."""
-        answer = self.gateway.post(path, {"model": "local", **body}, key_of("app"))
+        name = "local-anthropic" if path.startswith("/v1/messages") else "local-openai"
+        answer = self.gateway.post(path, {"model": name, **body}, key_of("app"))
         self.assertTrue(answer.whole)
         return answer
 
@@ -213,7 +214,7 @@ class LlamaTests(SynchronousTestCase):
     def test_client_leaves(self) -> None:
         """With ``abandon = "cancel"`` its work ends with the client; what was seen is billed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.gateway.data_port, timeout=60)
-        body = {"model": "local", "messages": TURNS, "stream": True}
+        body = {"model": "local-openai", "messages": TURNS, "stream": True}
         body |= {"ignore_eos": True, "max_tokens": 3000}
         headers = {"authorization": f"Bearer {key_of('app')}"}
         connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)

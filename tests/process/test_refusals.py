@@ -40,8 +40,6 @@ LARGE = REQUEST_MEMORY_MB * 1024 * 1024 // 4 // 2
 #: Codes of the table that the text paths of the data plane do not give: of the control plane, of
 #: jobs and translation, and of a fault of ours (``tests/planes/test_crashes.py``).
 NOT_MET_HERE = {
-    "request_too_complex",
-    "untranslatable_request",
     "too_many_open_jobs",
     "too_many_jobs_today",
     "internal_error",
@@ -193,7 +191,19 @@ CAUSES: dict[str, Cause] = {
     "an unknown model": Cause(posted(chat("none")), 404, "model_not_found", "one", kept=True),
     "one unknown model": Cause(got(b"/v1/models/none"), 404, "model_not_found", "one", kept=True),
     "the other protocol": Cause(
-        posted(chat("claude")), 404, "endpoint_not_supported", "one", kept=True
+        posted(chat("claude"), path=b"/v1/embeddings"),
+        *(404, "endpoint_not_supported", "one"),
+        kept=True,
+    ),
+    "a field that cannot be translated": Cause(
+        posted(chat("claude")[:-1] + b',"n":2}'),
+        *(400, "untranslatable_request", "one"),
+        kept=True,
+    ),
+    "too much to be translated": Cause(
+        posted(chat("claude")[:-1] + b',"x":[' + b"[]," * 500_000 + b"[]]}"),
+        *(400, "request_too_complex", "one"),
+        kept=True,
     ),
     "all targets down": Cause(
         posted(chat("down")), 502, "all_upstreams_failed", kept=True, counted=False

@@ -1,0 +1,362 @@
+"""An attempt at a target whose upstream speaks another protocol than the client.
+
+The request is written before a connection is taken, in room reserved for its tree; what is kept of
+it are the bytes and the few facts that the answer needs. A whole answer is collected and translated
+in one go, a stream event by event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.python.failure import Failure
+
+from omnigate.dialects.faults import NotAnAnswer
+from omnigate.dialects.quirk_signs import refused_quirk
+from omnigate.dialects.shapes import Quirk
+from omnigate.dialects.strike import strike
+from omnigate.dialects.translate import (
+    RESPONSES,
+    UPSTREAM_PATHS,
+    Asked,
+    Translator,
+    translate_request,
+)
+from omnigate.dialects.translated_passage import TranslatedPassage
+from omnigate.errors import GatewayError
+from omnigate.events import NO_TOKENS
+from omnigate.gateway import repeats
+from omnigate.gateway.attempt import Attempt, Walker, is_stream
+from omnigate.gateway.attempts import Verdict
+from omnigate.gateway.headers import translated_answer_lines, unrelayable
+from omnigate.gateway.outgoing import translated_request
+from omnigate.gateway.tables import Target
+from omnigate.protocols.relay import Relay, ShortAnswer
+from omnigate.protocols.translated_relay import TranslatedRelay, WholeAnswer
+from omnigate.wire.head import ResponseHead
+from omnigate.wire.json_cost import PieceCounter
+from omnigate.wire.json_tree import TreeError
+
+if TYPE_CHECKING:
+    from omnigate.gateway.exchange import Exchange
+    from omnigate.gateway.plane import DataPlane
+
+#: A longer request is translated in a turn of its own: its scan has taken up to 6 ms of this one.
+OWN_TURN_BYTES = 1024 * 1024
+
+_JSON = b"application/json"
+_EVENTS = b"text/event-stream"
+
+
+class TranslatedAttempt(Attempt):
+    """See the module's docstring.
+
+    :param kind: of the endpoint that the upstream is asked at.
+    :param quirks: what the request has to do without.
+    """
+
+    __slots__ = ("_asked", "_counter", "_quirks", "_translator", "kind")
+
+    def __init__(
+        self,
+        walker: Walker,
+        exchange: Exchange,
+        plane: DataPlane,
+        target: Target,
+        kind: str,
+        quirks: Quirk,
+    ) -> None:
+        super().__init__(walker, exchange, plane, target)
+        self.kind = kind
+        self._quirks = quirks
+        self._asked: Asked | None = None
+        self._translator: Translator | None = None
+        self._counter: PieceCounter | None = None
+
+    def _kind(self) -> str:
+        return self.kind
+
+    # -- the request
+
+    def start(self) -> bool:
+        """Write the request and send it; ``False`` where the target cannot be sent it."""
+        if self._asked is None and len(self._exchange.body) > OWN_TURN_BYTES:
+            self._plane.watchdog.call_soon(self._start_late)
+            return True
+        if not self._is_fit():
+            return False
+        self._connect()
+        return True
+
+    def _start_late(self) -> None:
+        """The turn that was asked for has come; the client may have left."""
+        if self._exchange.settled:
+            return
+        try:
+            if self._is_fit():
+                self._connect()
+            else:
+                self._walker.next()
+        except Exception:
+            self.crashed(Failure())
+
+    def _is_fit(self) -> bool:
+        """Write the request, unless it is; ``False`` where this target cannot serve it."""
+        try:
+            if self._asked is None:
+                self._asked = self._written()
+        except GatewayError as error:
+            # Without the frames that it passed through: they know the body, and us.
+            error.__context__ = None
+            self._walker.unfit(error.with_traceback(None))
+            return False
+        return True
+
+    def _written(self) -> Asked:
+        """The request in the upstream's protocol.
+
+        :raises GatewayError: the target cannot be asked this, or there is no room to read it.
+        """
+        exchange = self._exchange
+        key, scan, endpoint = exchange.key, exchange.scan, exchange.endpoint
+        assert key is not None and scan is not None and endpoint is not None
+        target = self.target
+        room = self._plane.parse_memory.reserve_tree(key.use, exchange.body, scan.counts)
+        try:
+            return translate_request(
+                endpoint.kind, self.kind, exchange.body, target.model, target.caps, self._quirks
+            )
+        finally:
+            room.release()
+
+    def _mended(self, status: int, body: bytes) -> TranslatedAttempt | None:
+        """One more attempt, without what the model is seen to refuse.
+
+        :returns: ``None`` where the refusal is about something else, or not to be helped.
+        """
+        quirks = self._quirks | refused_quirk(status, body)
+        if quirks == self._quirks:
+            return None
+        mended = TranslatedAttempt(
+            self._walker, self._exchange, self._plane, self.target, self.kind, quirks
+        )
+        try:
+            written = mended._asked = mended._written()
+        except GatewayError:
+            return None
+        assert self._asked is not None
+        return mended if written.body != self._asked.body else None
+
+    def _request(self) -> bytes:
+        assert self._asked is not None
+        return translated_request(self.target, UPSTREAM_PATHS[self.kind], self._asked.body)
+
+    # -- the answer
+
+    def unusable(self, head: ResponseHead) -> str:
+        """The outcome of an answer that cannot be translated; else empty."""
+        fault = unrelayable(head)
+        if fault:
+            return fault
+        if 300 <= head.status < 400:
+            return f"status_{head.status}"
+        scan = self._exchange.scan
+        assert scan is not None
+        return "unasked_stream" if is_stream(head) and not scan.stream else ""
+
+    def open_meter(self, head: ResponseHead) -> None:
+        """Make the translator, whose meter is ours, and the passage of an event stream."""
+        exchange, asked = self._exchange, self._asked
+        endpoint, scan = exchange.endpoint, exchange.scan
+        assert asked is not None and endpoint is not None and scan is not None
+        if head.status < 400:
+            # Not needed any more: it is not sent again, with or without a change.
+            asked.body = b""
+        streamed = is_stream(head)
+        frame = asked.frame(exchange.id, int(self._plane.wall()), scan.model)
+        translator = self._translator = Translator(endpoint.kind, self.kind, frame, streamed)
+        self.meter = translator.meter
+        if streamed:
+            self.passage = TranslatedPassage(
+                translator, self.target.upstream.secret, self._plane.held
+            )
+
+    def _collector(self) -> ShortAnswer:
+        head = self.head
+        if self._verdict is not Verdict.ANSWER or head is None or head.status >= 400:
+            return super()._collector()
+        return WholeAnswer(self, self._plane.watchdog, self._plane.held)
+
+    def long_piece(self, data: bytes) -> None:
+        """A piece of a long answer: it is counted now, so that its end is not a long turn."""
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = PieceCounter()
+        counter.feed(data)
+        assert self.meter is not None
+        self.meter.piece(data)
+
+    def collector_left(self) -> ShortAnswer | None:
+        """Of an answer that nobody waits for no more is kept than of others."""
+        short, self.short = self.short, None
+        if not isinstance(short, WholeAnswer):
+            return short
+        if short.long:
+            return None
+        left = ShortAnswer(self, self._plane.watchdog, self._plane.held)
+        begun = short.begun()
+        if begun:
+            left.answer_data(begun)
+        return left
+
+    def short_overflow(self, begun: bytes) -> None:
+        """The answer is longer than what is translated."""
+        connection, head = self.connection, self.head
+        assert connection is not None and head is not None
+        connection.drop()
+        if self._verdict is not Verdict.ANSWER or head.status >= 400:
+            # Of an error the beginning is enough.
+            self.short_whole(begun)
+        else:
+            self._failed("answer_too_large", head.status)
+
+    def _answer(self, head: ResponseHead, body: bytes) -> None:
+        """Send the translation of a whole answer, if it is one."""
+        if head.status >= 400:
+            self._answer_error(head, body)
+            return
+        exchange, translator = self._exchange, self._translator
+        scan = exchange.scan
+        assert translator is not None and scan is not None
+        try:
+            told = self._translated(body)
+        except NotAnAnswer as error:
+            self._failed(error.verdict, head.status)
+            return
+        except TreeError:
+            self._failed("answer_too_complex", head.status)
+            return
+        except GatewayError as error:
+            self._answer_untold(head, body, error)
+            return
+        counts, estimated = translator.meter.settle(exchange.body)
+        content_type = _EVENTS if scan.stream else _JSON
+        lines = self._translated_lines(head, content_type)
+        self._plane.troubles.succeeded(self.target)
+        self.record("ok", head.status)
+        exchange.response.bytes_out = len(told)
+        self._walker.settle(head.status, counts, estimated, self.target)
+        if not scan.stream:
+            repeats.keep_translated(exchange, told)
+        exchange.response.whole(head.status, lines, told)
+
+    def _translated(self, body: bytes) -> bytes:
+        """Translate a whole answer in room reserved for its tree."""
+        exchange, translator = self._exchange, self._translator
+        key, scan = exchange.key, exchange.scan
+        assert translator is not None and key is not None and scan is not None
+        counter, self._counter = self._counter, None
+        room = self._plane.parse_memory.reserve_answer(key.use, body, counter)
+        try:
+            # Its length was counted while it came; now it is counted with what it says.
+            translator.meter.body_bytes = 0
+            if scan.stream:
+                told = translator.answer_as_stream(body)
+            else:
+                told = translator.answer(body)
+        finally:
+            room.release()
+        return strike(told, self.target.upstream.secret)
+
+    def _answer_untold(self, head: ResponseHead, body: bytes, error: GatewayError) -> None:
+        """Refuse an answer that there is no room to translate: it is here, and has to be paid."""
+        exchange, translator = self._exchange, self._translator
+        assert translator is not None
+        if not translator.meter.body_bytes:
+            translator.meter.piece(body)
+        counts, estimated = translator.meter.settle(exchange.body)
+        self._plane.troubles.succeeded(self.target)
+        self.record("no_room", head.status)
+        told = GatewayError(
+            "overloaded",
+            "the gateway has no room to translate the answer; try again",
+            retry_after=error.retry_after,
+        )
+        sent = exchange.error_body(told)
+        self._walker.settle(told.kind.status, counts, estimated, self.target, told.kind.code)
+        exchange.answer_error(told, sent)
+
+    def _answer_error(self, head: ResponseHead, body: bytes) -> None:
+        """Send the translation of an error that is the answer, unless there is a way around it."""
+        exchange, translator = self._exchange, self._translator
+        assert translator is not None
+        mended = self._mended(head.status, body)
+        if mended is not None:
+            assert exchange.key is not None
+            self._plane.quirks.learn(
+                exchange.key.sha256, self.target.upstream_name, self.target.model, mended._quirks
+            )
+            self.record(f"status_{head.status}", head.status)
+            self._walker.again(mended)
+            return
+        status, told, own = translator.error(head.status, body)
+        told = strike(told, self.target.upstream.secret)
+        lines = self._translated_lines(head, _JSON) + own
+        self._plane.troubles.succeeded(self.target)
+        self.record("ok", head.status)
+        exchange.response.bytes_out = len(told)
+        self._walker.settle(status, NO_TOKENS, False, self.target)
+        exchange.response.whole(status, lines, told)
+
+    def _translated_lines(self, head: ResponseHead, content_type: bytes) -> bytes:
+        return translated_answer_lines(
+            head,
+            self._exchange.id_bytes,
+            self._own_lines(head),
+            self.target.upstream.secret,
+            content_type,
+        )
+
+    # -- a stream
+
+    def _relay_class(self) -> type[Relay]:
+        return TranslatedRelay
+
+    def relay_head(self) -> tuple[int, bytes]:
+        """The head goes out with the first event that there is to send."""
+        head = self.head
+        assert head is not None
+        return head.status, self._translated_lines(head, _EVENTS)
+
+    def relay_failed(self, outcome: str, reason: str) -> None:
+        """Nothing was sent: the next target may do better."""
+        passage = self.passage
+        if isinstance(passage, TranslatedPassage) and passage.first_error is not None:
+            # The event may also be one that cannot be read.
+            outcome = passage.broken
+        super().relay_failed(outcome, reason)
+
+    def relay_broken(self, why: str) -> None:
+        """The stream was ended with an error event.
+
+        One of the upstream's own is passed on, as where nothing is translated. If it is ours, the
+        client must also see that the answer broke off.
+        """
+        if why != "error_event":
+            self.ended_whole()
+            self.relay_cut(why, why)
+            return
+        self._exchange.response.keep_alive = False
+        self.relay_complete()
+
+    def ended_whole(self) -> None:
+        """A stream that its protocol never called finished has only running totals.
+
+        But the event of a response that has failed closes it, figures and all.
+        """
+        if self.kind != RESPONSES or not self._failed_by_itself():
+            super().ended_whole()
+
+    def _failed_by_itself(self) -> bool:
+        passage = self.passage
+        return isinstance(passage, TranslatedPassage) and passage.broken == "error_event"

@@ -1,0 +1,42 @@
+"""The cost of JSON that comes in pieces, counted on the way and not at its end."""
+
+from __future__ import annotations
+
+from omnigate.wire.json_body import MAX_DEPTH, MAX_KEY_BYTES, MAX_MEMBERS, MAX_TREE_MEMBERS
+from omnigate.wire.json_tree import TreeError, tree_cost
+from omnigate.wire.json_walk import JsonWalk, TextCounts
+
+#: Up to here a text is counted in one go, when it is whole.
+WALKED_FROM_BYTES = 65536
+
+
+class PieceCounter:
+    """Counts a text as it arrives; feed it every byte in order."""
+
+    __slots__ = ("_walk",)
+
+    def __init__(self) -> None:
+        self._walk = JsonWalk((), MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, 0, MAX_TREE_MEMBERS)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._walk.feed(data)
+
+    @property
+    def counts(self) -> TextCounts:
+        """What was counted.
+
+        :raises TreeError: the text breaks a bound on depth, members or keys, or is no JSON.
+        """
+        if self._walk.fault is not None:
+            raise TreeError("request_too_complex", "The text breaks a bound on its structure.")
+        return self._walk.counts
+
+
+def check_cost(text: bytes, counter: PieceCounter | None) -> None:
+    """Refuse a text of a provider's that takes too much memory or time once it is read.
+
+    :param counter: what was fed all of it, where it is longer than :data:`WALKED_FROM_BYTES`.
+    :raises TreeError: it does.
+    """
+    tree_cost(text, counter.counts if counter is not None else None)
