@@ -174,6 +174,7 @@ class Asked:
     wants_thinking: bool
     tool_names: Mapping[str, str]
     echo: Mapping[str, bytes]
+    namespaces: Mapping[str, tuple[str, str]]
 
     def frame(self, request_id: str, created: int, model: str) -> Frame:
         """Return what the answer says of itself.
@@ -189,6 +190,7 @@ class Asked:
             wants_thinking=self.wants_thinking,
             tool_names=self.tool_names,
             echo=self.echo,
+            namespaces=self.namespaces,
         )
 
 
@@ -213,6 +215,7 @@ def translate_request(
         wants_thinking=request.wants_thinking,
         tool_names=written.tool_names,
         echo=request.echo,
+        namespaces=request.namespaces,
     )
 
 

@@ -73,6 +73,27 @@ class TranslatorTests(SynchronousTestCase):
         frame = asked.frame("1" * 32, 5, "small")
         self.assertEqual(("1" * 32, 5, "small"), (frame.id, frame.created, frame.model))
 
+    def test_namespace(self) -> None:
+        """The call of a function in a namespace is told with both its names, streamed or not."""
+        group = {
+            "type": "namespace",
+            "name": "crm",
+            "description": "Customers.",
+            "tools": [{"type": "function", "name": "find"}],
+        }
+        body = json.dumps({"model": "small", "input": "Hi", "tools": [group]}).encode()
+        block = {"type": "tool_use", "id": "toolu_1", "name": "crm__find", "input": {}}
+        answer = {"type": "message", "content": [block], "stop_reason": "tool_use", "usage": {}}
+        asked = translate_request("responses", "messages", body, "vendor", PLAIN, Quirk.NONE)
+        self.assertIn(b'"name":"crm__find"', asked.body)
+        frame = asked.frame("1" * 32, 5, "small")
+        whole = Translator("responses", "messages", frame, False)
+        item = json.loads(whole.answer(json.dumps(answer).encode()))["output"][0]
+        self.assertEqual(("crm", "find"), (item["namespace"], item["name"]))
+        streamed = Translator("responses", "messages", frame, False)
+        told = streamed.answer_as_stream(json.dumps(answer).encode())
+        self.assertEqual(3, told.count(b'"name":"find","namespace":"crm"'))
+
     def test_refused_request(self) -> None:
         """What cannot be said is refused with its place."""
         body = b'{"model":"small","messages":[{"role":"user","content":"Hi"}],"n":2}'
