@@ -18,6 +18,7 @@ class ToolIdTests(SynchronousTestCase):
         """Every id becomes one of the allowed characters; a valid one is untouched."""
         spelled = anthropic_id(text)
         self.assertRegex(spelled, r"\A[A-Za-z0-9_-]+\Z")
+        self.assertEqual(spelled[: len(text)], re.sub("[^A-Za-z0-9_-]", "_", text))
         if re.fullmatch(r"[A-Za-z0-9_-]+", text):
             self.assertEqual(spelled, text)
 

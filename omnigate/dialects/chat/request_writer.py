@@ -15,6 +15,7 @@ from omnigate.dialects.parameters import (
 )
 from omnigate.dialects.request_body import untranslatable
 from omnigate.dialects.shapes import Choice, Format, Quirk, Request, Tool, ToolChoice, Written
+from omnigate.dialects.tool_pairs import check_turns
 
 _encode = msgspec.json.Encoder().encode
 
@@ -25,8 +26,10 @@ def write_request(request: Request, model: str, caps: Capabilities, quirks: Quir
     """Write the request as a Chat upstream takes it.
 
     :param model: the upstream's name of it.
-    :raises GatewayError: it holds what Chat cannot take.
+    :raises GatewayError: it holds what Chat cannot take, or a call of a tool has no result behind
+        it, or a result no call.
     """
+    check_turns(request.turns)
     names = ShortNames()
     messages = write_turns(request.turns, names, Quirk.THOUGHT_SIGNATURE in quirks)
     if not messages:

@@ -1,13 +1,12 @@
 """A conversation in the order that a Messages upstream takes.
 
 Anthropic is stricter than the OpenAI protocols: system texts stand on top, or behind a turn of the
-user; turns alternate; text is never blank; the results of tools come first in the turn behind
-their calls, and none may lack. What can be put right is, in one walk over the turns; what cannot is
-refused with its place in the client's request. Nothing of the request is changed, since it may be
-written for several targets.
+user; turns alternate; text is never blank; thinking stands first; the results of tools come first
+in the turn behind their calls, and none may lack. What can be put right is, in one walk over the
+turns; what cannot is refused with its place in the client's request. Nothing of the request is
+changed, since it may be written for several targets.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -25,10 +24,12 @@ from omnigate.dialects.shapes import (
     ToolResult,
     Turn,
 )
-from omnigate.errors import GatewayError
+from omnigate.dialects.tool_pairs import check_pairs
 
 #: Put before a conversation that the assistant begins.
 OPENING = "[conversation continues]"
+
+_THOUGHTS = (Thinking, RedactedThinking)
 
 
 @attrs.define
@@ -91,6 +92,8 @@ def arrange(turns: Sequence[Turn], caps: Capabilities) -> Conversation:
     prefill = messages[-1].role is Role.ASSISTANT
     if prefill:
         _trim_prefill(messages[-1], caps)
+    for message in messages:
+        message.parts = _thoughts_first(message.parts)
     return Conversation(system, messages, prefill)
 
 
@@ -154,6 +157,13 @@ def _stays(part: Part) -> bool:
     return not isinstance(part, RedactedThinking) or bool(part.data)
 
 
+def _thoughts_first(parts: list[Part]) -> list[Part]:
+    """Put thinking first, where the provider wants it: turns that were merged have it amid."""
+    if not any(isinstance(part, _THOUGHTS) for part in parts):
+        return parts
+    return sorted(parts, key=lambda part: not isinstance(part, _THOUGHTS))
+
+
 def _pair(messages: Sequence[Message]) -> None:
     """See that each call has its result in the very next turn of the user, and the reverse."""
     calls: list[ToolCall] = []
@@ -161,38 +171,9 @@ def _pair(messages: Sequence[Message]) -> None:
         if message.role is Role.ASSISTANT:
             calls = message.calls
         elif message.role is Role.USER:
-            _match(calls, message.results)
+            check_pairs(calls, message.results)
             calls = []
-    _match(calls, ())
-
-
-def _match(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-    if not calls and not results:
-        return
-    waiting = Counter([call.id for call in calls])
-    for result in results:
-        if not waiting[result.call_id]:
-            raise _without_call(result)
-        waiting[result.call_id] -= 1
-    for call in calls:
-        if waiting[call.id]:
-            raise _without_result(call)
-
-
-def _without_call(result: ToolResult) -> GatewayError:
-    message = (
-        f"{result.path} names no call of the assistant's turn right before: each result has to"
-        " follow its call, and to bear its id"
-    )
-    return untranslatable(result.path, message)
-
-
-def _without_result(call: ToolCall) -> GatewayError:
-    message = (
-        f"{call.path} has no result in the turn behind it: send the result of every call, under"
-        " the call's id"
-    )
-    return untranslatable(call.path, message)
+    check_pairs(calls, ())
 
 
 def _trim_prefill(last: Message, caps: Capabilities) -> None:

@@ -15,9 +15,11 @@ from omnigate.dialects.parameters import (
     openai_sampling,
     openai_user,
 )
+from omnigate.dialects.request_body import untranslatable
 from omnigate.dialects.responses.item_writer import write_items
 from omnigate.dialects.shapes import Choice, Format, Quirk, Request, Tool, Written
 from omnigate.dialects.tool_ids import openai_name
+from omnigate.dialects.tool_pairs import check_turns
 
 MIN_OUTPUT_TOKENS = 16
 """The least that the API takes; clients are known to probe with 1."""
@@ -31,14 +33,21 @@ def write_request(
     """Return the request for an upstream.
 
     :param model: the upstream's name of it.
+    :raises GatewayError: ``untranslatable_request`` where nothing is said, or a call of a tool has
+        no result, or a result no call.
     """
+    check_turns(request.turns)
+    items = write_items(request.turns, caps.reasoning)
+    if not items:
+        place = request.turns[0].path if request.turns else "messages"
+        raise untranslatable(place, f"{place}: the conversation is empty; say something in it")
     names = _shortened(request)
     body: dict[str, Any] = {"model": model, "store": False}
     if request.keeps_reasoning:
         body["include"] = ["reasoning.encrypted_content"]
     if request.stream:
         body["stream"] = True
-    body["input"] = write_items(request.turns, caps.reasoning)
+    body["input"] = items
     bound = openai_max_tokens(request, caps, MIN_OUTPUT_TOKENS)
     if bound is not None:
         body["max_output_tokens"] = bound

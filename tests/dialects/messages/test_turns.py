@@ -138,6 +138,19 @@ class OrderTests(SynchronousTestCase):
         self.assertEqual(messages[1].parts, [*signed, Text("a")])
         self.assertEqual(len(messages), 3)
 
+    def test_thinking_first(self) -> None:
+        """What was thought stands before what was said, in its order, where turns are merged."""
+        thoughts: list[Part] = [Thinking("a", "s"), RedactedThinking("x"), Thinking("b", "s")]
+        first, *others = thoughts
+        turns = [
+            Turn(Role.USER, [Text("u")]),
+            Turn(Role.ASSISTANT, [Text("a"), first, Text("b")]),
+            Turn(Role.ASSISTANT, [*others, ToolCall("c", "f", "{}")]),
+            Turn(Role.TOOL, [ToolResult("c", [])]),
+        ]
+        parts = arrange(turns, NEW).messages[1].parts
+        self.assertEqual(parts, [*thoughts, Text("a"), Text("b"), ToolCall("c", "f", "{}")])
+
 
 class RefusalTests(SynchronousTestCase):
     """What cannot be put right."""

@@ -34,6 +34,7 @@ from omnigate.dialects.shapes import (
 
 REASONING = Capabilities(reasoning=True, sampling=False, effort_none=True)
 MARK = CacheMark(b'{"mode":"explicit"}', openai=True)
+USER = Turn(Role.USER, [Text("x")], True)
 FOREIGN_MARK = CacheMark(b'{"type":"ephemeral"}', openai=False)
 
 _items: TypeAdapter[Any] = TypeAdapter(list[ResponseInputItem])
@@ -43,7 +44,7 @@ def write(
     *turns: Turn, caps: Capabilities = REASONING, quirks: Quirk = Quirk.NONE, **members: Any
 ) -> dict[str, Any]:
     """Write a request of these turns and members; the SDK's types take its items."""
-    request = Request(list(turns) or [Turn(Role.USER, [Text("x")], True)], **members)
+    request = Request(list(turns) or [USER], **members)
     body: dict[str, Any] = json.loads(write_request(request, "up", caps, quirks).body)
     _items.validate_python(body["input"])
     return body
@@ -57,14 +58,17 @@ def user(*parts: Part) -> Any:
 
 def assistant(*parts: Part, caps: Capabilities = REASONING) -> list[dict[str, Any]]:
     """Return the items that are written for an assistant's parts."""
-    items: list[dict[str, Any]] = write(Turn(Role.ASSISTANT, list(parts)), caps=caps)["input"]
-    return items
+    answers = [ToolResult(part.id, []) for part in parts if isinstance(part, ToolCall)]
+    turns = Turn(Role.ASSISTANT, list(parts)), Turn(Role.TOOL, list(answers))
+    items: list[dict[str, Any]] = write(USER, *turns, caps=caps)["input"]
+    return items[1 : len(items) - len(answers)]
 
 
 def output(*parts: Text | Image | Document, **members: Any) -> Any:
     """Return what is written for a tool's answer."""
     result = ToolResult("c", list(parts), **members)
-    (item,) = write(Turn(Role.TOOL, [result]))["input"]
+    call = Turn(Role.ASSISTANT, [ToolCall("c", "f", "{}")])
+    (_, item) = write(call, Turn(Role.TOOL, [result]))["input"]
     return item["output"]
 
 
@@ -245,7 +249,7 @@ class MemberTests(SynchronousTestCase):
     def test_tools(self) -> None:
         """Functions stand flat; whether they are strict is always said."""
         schema = b'{"type":"object","properties":{"a":{"maximum":1E400}}}'
-        request = Request([], tools=[Tool("f", "d", schema, True), Tool("g")])
+        request = Request([USER], tools=[Tool("f", "d", schema, True), Tool("g")])
         body = write_request(request, "up", REASONING).body
         self.assertIn(b'"parameters":' + schema, body)
         self.assertEqual(
