@@ -162,12 +162,28 @@ def chat_result(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str,
     return {"role": "tool", "tool_call_id": call_id, "content": result_of(name, arguments)}
 
 
+def plain_message(said: dict[str, Any]) -> dict[str, Any]:
+    """A message of the model, of Chat, as it goes back to the hosted API.
+
+    Gone is what the model thought, which servers beside that one tell, and what packages add.
+    """
+    kept: dict[str, Any] = {name: said[name] for name in ("role", "content") if name in said}
+    if said.get("tool_calls"):
+        kept["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": call["type"],
+                "function": {name: call["function"][name] for name in ("name", "arguments")},
+            }
+            for call in said["tool_calls"]
+        ]
+    return kept
+
+
 def take_chat(request: dict[str, Any], answer: dict[str, Any]) -> int:
     """Put an answer and the results of its calls behind a request; the number of calls."""
     said = answer["choices"][0]["message"]
-    # The provider tells what it thought as servers beside the hosted one do, and wants it not back.
-    kept = {name: said[name] for name in ("role", "content", "tool_calls") if name in said}
-    request["messages"].append(kept)
+    request["messages"].append(plain_message(said))
     for call in said.get("tool_calls", ()):
         function = call["function"]
         arguments = json.loads(function["arguments"])
