@@ -325,7 +325,7 @@ class Frame:
 
     :ivar id: the request id, 32 hexadecimal digits, of which the answer's ids are made.
     :ivar created: seconds since 1970.
-    :ivar model: the name that the client asked for.
+    :ivar model: the model that answers: the id that its upstream was asked for.
     :ivar tool_names: as in :class:`Written`.
     :ivar echo: as in :class:`Request`, and so ``namespaces``.
     """

@@ -180,7 +180,7 @@ class Asked:
         """Return what the answer says of itself.
 
         :param created: seconds since 1970.
-        :param model: the name that the client asked for.
+        :param model: the model that answers.
         """
         return Frame(
             id=request_id,

@@ -173,7 +173,7 @@ class TranslatedAttempt(Attempt):
             # Not needed any more: it is not sent again, with or without a change.
             asked.body = b""
         streamed = is_stream(head)
-        frame = asked.frame(exchange.id, int(self._plane.wall()), scan.model)
+        frame = asked.frame(exchange.id, int(self._plane.wall()), self.target.model)
         translator = self._translator = Translator(endpoint.kind, self.kind, frame, streamed)
         self.meter = translator.meter
         if streamed:

@@ -94,7 +94,7 @@ class WholeTests(SynchronousTestCase):
             self.assertEqual((200, True), (told.status, told.whole), (one, two))
             self.assertEqual(b"application/json", told.headers[b"content-type"])
             self.assertEqual("Hello", text_of(told.json))
-            self.assertEqual("small", told.json["model"])
+            self.assertEqual("vendor-1", told.json["model"])
             self.assertEqual(b"1", told.headers[b"x-omnigate-attempts"])
             [event] = plane.events
             self.assertEqual(
