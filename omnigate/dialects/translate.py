@@ -50,6 +50,9 @@ CHAT, RESPONSES, MESSAGES = "chat", "responses", "messages"
 #: What is asked for in one protocol and may be answered in another.
 TRANSLATED_KINDS = frozenset((CHAT, RESPONSES, MESSAGES))
 
+#: What upstreams of either protocol serve: the same, and token counts.
+SERVED_BY_BOTH = TRANSLATED_KINDS | {"count_tokens"}
+
 #: Where each is asked, behind the ``/v1`` of an upstream's base address.
 UPSTREAM_PATHS = {CHAT: b"/chat/completions", RESPONSES: b"/responses", MESSAGES: b"/messages"}
 
@@ -114,19 +117,18 @@ _UPSTREAMS: Mapping[str, _UpstreamSide] = {
 # -- which protocol
 
 
-def upstream_kind(
-    client_kind: str, upstream_protocol: str, caps: Capabilities, body: bytes
-) -> str | None:
-    """Return the kind of endpoint that an upstream is asked at, or ``None`` where it has none.
+def upstream_kind(client_kind: str, upstream_protocol: str, caps: Capabilities, body: bytes) -> str:
+    """Return the kind of endpoint that an upstream is asked at.
 
-    The same as the client's means that nothing is translated.
+    The same as the client's means that nothing is translated; so it is with whatever is not one of
+    :data:`TRANSLATED_KINDS`, which only upstreams of its own protocol have.
 
     :param client_kind: of the endpoint that the client asked.
     :param upstream_protocol: ``"openai"`` or ``"anthropic"``.
     :param body: the request; looked into only for a model whose ``caps`` depend on its tools.
     """
     if client_kind not in TRANSLATED_KINDS:
-        return None if upstream_protocol == ANTHROPIC else client_kind
+        return client_kind
     if upstream_protocol == ANTHROPIC:
         return MESSAGES
     if caps.upstream_api:

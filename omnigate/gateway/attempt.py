@@ -178,7 +178,7 @@ class Attempt:
             self._again()
             return
         self._fail_target(outcome, None)
-        self._walker.next()
+        self._next()
 
     def _escaped(self, failure: Failure) -> None:
         self._exchange.crashed(failure)
@@ -344,7 +344,7 @@ class Attempt:
         refused = "" if self._verdict is Verdict.ANSWER else self._refused(head)
         if refused:
             self.record(refused, head.status)
-            self._walker.next()
+            self._next()
             return
         self._answer(head, body)
 
@@ -540,6 +540,9 @@ class Attempt:
         if outcome in PERHAPS_AT_WORK:
             self._walker.walk.doubt()
         self._fail_target(outcome, status)
+        self._next()
+
+    def _next(self) -> None:
         self._walker.next()
 
     def _fail_target(self, outcome: str, status: int | None) -> None:

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
-from omnigate.dialects.translate import TRANSLATED_KINDS
+from omnigate.dialects.translate import SERVED_BY_BOTH
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.gateway import reads, repeats, settle
 from omnigate.gateway.admission import Ticket
@@ -270,7 +270,7 @@ class Exchange:
             )
         self.route_model = model
         targets = route.by_protocol[endpoint.protocol]
-        if endpoint.kind in TRANSLATED_KINDS:
+        if endpoint.kind in SERVED_BY_BOTH:
             targets = route.targets
         if not targets:
             raise GatewayError(

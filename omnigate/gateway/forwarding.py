@@ -15,6 +15,8 @@ from omnigate.events import NO_TOKENS, TokenCounts
 from omnigate.gateway import settle
 from omnigate.gateway.attempt import Attempt
 from omnigate.gateway.attempts import Walk
+from omnigate.gateway.counting import CountingAttempt
+from omnigate.gateway.stripped_attempt import StrippedAttempt, may_need_stripping
 from omnigate.gateway.tables import Target
 from omnigate.gateway.translated_attempt import TranslatedAttempt
 
@@ -30,13 +32,14 @@ class Forwarding:
     :ivar attempt: the one under way.
     """
 
-    __slots__ = ("_exchange", "_plane", "_started_at", "_unfit", "attempt", "walk")
+    __slots__ = ("_exchange", "_plane", "_started_at", "_strips", "_unfit", "attempt", "walk")
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
         self._exchange = exchange
         self._plane = plane
         self.walk: Walk[Target] = Walk(targets)
         self._started_at = plane.clock.seconds()
+        self._strips: bool | None = None
         self._unfit: GatewayError | None = None
         self.attempt: Attempt | None = None
 
@@ -75,21 +78,23 @@ class Forwarding:
             self.next()
 
     def _attempt_at(self, target: Target) -> Attempt:
-        exchange = self._exchange
-        endpoint = exchange.endpoint
-        assert endpoint is not None
-        protocol = target.upstream.config.protocol
-        if endpoint.protocol == protocol and not (
-            target.caps.upstream_api or target.caps.tools_over_responses
-        ):
-            return Attempt(self, exchange, self._plane, target)
-        kind = upstream_kind(endpoint.kind, protocol, target.caps, exchange.body)
-        assert kind is not None
+        exchange, plane = self._exchange, self._plane
+        endpoint, key = exchange.endpoint, exchange.key
+        assert endpoint is not None and key is not None
+        protocol, caps = target.upstream.config.protocol, target.caps
+        if endpoint.protocol == protocol and not (caps.upstream_api or caps.tools_over_responses):
+            kind = endpoint.kind
+        elif endpoint.kind == "count_tokens" and protocol != endpoint.protocol:
+            return CountingAttempt(self, exchange, plane, target)
+        else:
+            kind = upstream_kind(endpoint.kind, protocol, caps, exchange.body)
         if kind == endpoint.kind:
-            return Attempt(self, exchange, self._plane, target)
-        assert exchange.key is not None
-        quirks = self._plane.quirks.known(exchange.key.sha256, target.upstream_name, target.model)
-        return TranslatedAttempt(self, exchange, self._plane, target, kind, quirks)
+            if self._strips is None:
+                self._strips = may_need_stripping(kind, exchange.body)
+            made = StrippedAttempt if self._strips else Attempt
+            return made(self, exchange, plane, target)
+        quirks = plane.quirks.known(key.sha256, target.upstream_name, target.model)
+        return TranslatedAttempt(self, exchange, plane, target, kind, quirks)
 
     def _leave_attempt(self) -> None:
         attempt, self.attempt = self.attempt, None

@@ -1,15 +1,13 @@
 """An attempt at a target whose upstream speaks another protocol than the client.
 
-The request is written before a connection is taken, in room reserved for its tree; what is kept of
-it are the bytes and the few facts that the answer needs. A whole answer is collected and translated
+What is kept of the request are its bytes in the upstream's protocol, and the few facts that the
+answer needs. A whole answer is collected and translated
 in one go, a stream event by event.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from twisted.python.failure import Failure
 
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.quirk_signs import refused_quirk
@@ -26,10 +24,11 @@ from omnigate.dialects.translated_passage import TranslatedPassage
 from omnigate.errors import GatewayError
 from omnigate.events import NO_TOKENS
 from omnigate.gateway import repeats
-from omnigate.gateway.attempt import Attempt, Walker, is_stream
+from omnigate.gateway.attempt import Walker, is_stream
 from omnigate.gateway.attempts import Verdict
 from omnigate.gateway.headers import translated_answer_lines, unrelayable
 from omnigate.gateway.outgoing import translated_request
+from omnigate.gateway.prepared_attempt import PreparedAttempt
 from omnigate.gateway.tables import Target
 from omnigate.protocols.relay import Relay, ShortAnswer
 from omnigate.protocols.translated_relay import TranslatedRelay, WholeAnswer
@@ -41,14 +40,11 @@ if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
     from omnigate.gateway.plane import DataPlane
 
-#: A longer request is translated in a turn of its own: its scan has taken up to 6 ms of this one.
-OWN_TURN_BYTES = 1024 * 1024
-
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream"
 
 
-class TranslatedAttempt(Attempt):
+class TranslatedAttempt(PreparedAttempt):
     """See the module's docstring.
 
     :param kind: of the endpoint that the upstream is asked at.
@@ -78,53 +74,28 @@ class TranslatedAttempt(Attempt):
 
     # -- the request
 
-    def start(self) -> bool:
-        """Write the request and send it; ``False`` where the target cannot be sent it."""
-        if self._asked is None and len(self._exchange.body) > OWN_TURN_BYTES:
-            self._plane.watchdog.call_soon(self._start_late)
-            return True
-        if not self._is_fit():
-            return False
-        self._connect()
-        return True
+    def _prepared(self) -> bool:
+        return self._asked is not None
 
-    def _start_late(self) -> None:
-        """The turn that was asked for has come; the client may have left."""
-        if self._exchange.settled:
-            return
-        try:
-            if self._is_fit():
-                self._connect()
-            else:
-                self._walker.next()
-        except Exception:
-            self.crashed(Failure())
-
-    def _is_fit(self) -> bool:
-        """Write the request, unless it is; ``False`` where this target cannot serve it."""
-        try:
-            if self._asked is None:
-                self._asked = self._written()
-        except GatewayError as error:
-            # Without the frames that it passed through: they know the body, and us.
-            error.__context__ = None
-            self._walker.unfit(error.with_traceback(None))
-            return False
-        return True
+    def _prepare(self) -> None:
+        self._asked = self._written()
 
     def _written(self) -> Asked:
         """The request in the upstream's protocol.
 
         :raises GatewayError: the target cannot be asked this, or there is no room to read it.
         """
-        exchange = self._exchange
-        key, scan, endpoint = exchange.key, exchange.scan, exchange.endpoint
-        assert key is not None and scan is not None and endpoint is not None
-        target = self.target
-        room = self._plane.parse_memory.reserve_tree(key.use, exchange.body, scan.counts)
+        endpoint, target = self._exchange.endpoint, self.target
+        assert endpoint is not None
+        room = self._room()
         try:
             return translate_request(
-                endpoint.kind, self.kind, exchange.body, target.model, target.caps, self._quirks
+                endpoint.kind,
+                self.kind,
+                self._exchange.body,
+                target.model,
+                target.caps,
+                self._quirks,
             )
         finally:
             room.release()

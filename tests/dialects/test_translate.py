@@ -38,8 +38,7 @@ class KindTests(SynchronousTestCase):
             ("messages", "anthropic", TOOLS_APART, WITH_TOOLS, "messages"),
             ("completions", "openai", RESPONSES_ONLY, WITH_TOOLS, "completions"),
             ("embeddings", "openai", PLAIN, b"{}", "embeddings"),
-            ("completions", "anthropic", PLAIN, b"{}", None),
-            ("embeddings", "anthropic", PLAIN, b"{}", None),
+            ("count_tokens", "anthropic", TOOLS_APART, WITH_TOOLS, "count_tokens"),
         ):
             self.assertEqual(kind, upstream_kind(client, protocol, caps, body), (client, protocol))
 

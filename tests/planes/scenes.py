@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.planes.memory import MemoryDataPlane, route, upstream
@@ -52,6 +53,47 @@ def delta(text: bytes) -> bytes:
         b'data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,'
         b'"delta":{"content":"%b"},"finish_reason":null}]}\n\n' % text
     )
+
+
+def event(**members: Any) -> bytes:
+    """An event of Messages or Responses."""
+    return b"event: %b\ndata: %b\n\n" % (members["type"].encode(), json.dumps(members).encode())
+
+
+_ITEM = {"id": "i1", "type": "message", "role": "assistant", "content": []}
+_PART = {"type": "output_text", "text": "", "annotations": []}
+_DONE = {**_ITEM, "status": "completed", "content": [{**_PART, "text": "Hello"}]}
+RESPONSE_EVENTS = [
+    event(type="response.created", response={"id": "r1", "status": "in_progress", "output": []}),
+    event(type="response.output_item.added", output_index=0, item=_ITEM),
+    event(
+        type="response.content_part.added",
+        item_id="i1",
+        output_index=0,
+        content_index=0,
+        part=_PART,
+    ),
+    *(
+        event(
+            type="response.output_text.delta",
+            item_id="i1",
+            output_index=0,
+            content_index=0,
+            delta=text,
+        )
+        for text in ("Hel", "lo")
+    ),
+    event(type="response.output_item.done", output_index=0, item=_DONE),
+    event(
+        type="response.completed",
+        response={
+            "id": "r1",
+            "status": "completed",
+            "output": [_DONE],
+            "usage": {"input_tokens": 9, "output_tokens": 3},
+        },
+    ),
+]
 
 
 def two_targets(environ: dict[str, str] | None = None, **changes: Any) -> MemoryDataPlane:

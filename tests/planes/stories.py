@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 from twisted.internet.error import ConnectionDone, ConnectionLost, ConnectionRefusedError
 
+from omnigate.capabilities import Capabilities
 from omnigate.protocols.connector import UpstreamConnectError
 from tests.planes.memory import (
     FakeClient,
@@ -41,6 +42,10 @@ from tests.planes.scenes import (
     MESSAGE,
     MESSAGES,
     MESSAGES_STREAM,
+    RESPONSE,
+    RESPONSE_EVENTS,
+    RESPONSES,
+    RESPONSES_STREAM,
     STREAM_HEAD,
     USAGE,
     chunk,
@@ -59,6 +64,9 @@ ENVIRON = {
     "OMNIGATE_MAX_REQUEST_MB": "1",
 }
 
+#: What OpenAI upstreams may be asked over.
+APIS = ("", "", "chat", "responses")
+
 #: Seconds that may pass at once.
 PAUSES = (0.05, 0.3, 1.0, 2.5, 6.0, 16.0)
 
@@ -73,6 +81,8 @@ REQUESTS = (
     request(MESSAGES, b"/v1/messages"),
     request(MESSAGES_STREAM, b"/v1/messages?beta=true"),
     request(MESSAGES, b"/v1/messages/count_tokens"),
+    request(RESPONSES, b"/v1/responses"),
+    request(RESPONSES_STREAM, b"/v1/responses"),
     request(b"{" + FILLER + CHAT[1:]),
     request(CHAT, headers=b"expect: 100-continue\r\n"),
     request(b'{"model":5}'),
@@ -104,11 +114,15 @@ CLAUDE = (
 
 LONG = reply(b'{"choices":["' + b"x" * 80_000 + b'"],"usage":{"prompt_tokens":9}}')
 
+LONG_MESSAGE = MESSAGE.replace(b"Hello", b"Hello " * 20_000)
+
 #: What upstreams answer.
 ANSWERS = (
     reply(ANSWER),
     reply(ANSWER),
     reply(MESSAGE),
+    reply(RESPONSE),
+    reply(LONG_MESSAGE),
     STREAM_HEAD.replace(b"text/event-stream", b"application/json") + chunk(ANSWER) + END,
     b"HTTP/1.1 100 Continue\r\n\r\n" + reply(ANSWER),
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + ANSWER,
@@ -118,6 +132,9 @@ ANSWERS = (
     STREAM_HEAD + chunk(delta(b"x" * 30_000)) * 40 + END,
     STREAM_HEAD + chunk(b": wait\n\n") + chunk(delta(b"Hi")) + chunk(FINISH) + END,
     STREAM_HEAD + b"".join(map(chunk, CLAUDE)) + END,
+    STREAM_HEAD + b"".join(map(chunk, CLAUDE[:2])) + END,
+    STREAM_HEAD + b"".join(map(chunk, RESPONSE_EVENTS)) + END,
+    STREAM_HEAD + b"".join(map(chunk, RESPONSE_EVENTS[:-1])) + END,
     STREAM_HEAD + chunk(USAGE) + END,
     STREAM_HEAD + chunk(b": nothing\n\n") + END,
     STREAM_HEAD + chunk(b'data: {"error":{"message":"no"}}\n\n') + END,
@@ -226,6 +243,9 @@ class Story:
             [upstream("u1", **changes), upstream("u2"), upstream("c1", "anthropic", **changes)],
             [key(rpm=self.rng.choice((0, 0, 5)))],
             version=str(self.version),
+            capabilities=[
+                Capabilities(upstream_api=self.rng.choice(("", "", "chat", "responses")))
+            ],
         )
         self.version += 1
 

@@ -15,7 +15,7 @@ from omnigate.gateway.reads import PROBES
 from omnigate.protocols import relay
 from omnigate.protocols.upstream import UpstreamConnection
 from omnigate.wire.json_splice import splice_request
-from tests.planes.memory import KEY, SECRET, MemoryDataPlane, reply, request
+from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT
 from tests.planes.stories import Person, Story
 
@@ -80,6 +80,8 @@ class AnyEndingTests(SynchronousTestCase):
         refusals = len(ids) - len(events) - len(reads)
         self.assertEqual(refusals + plane.plane.malformed, len(plane.refused))
         for event in plane.events:
+            if event.endpoint == "count_tokens" and event.upstream is None:
+                continue  # told by the gateway itself, perhaps because all that was asked failed
             self.assertGreaterEqual(len(event.attempts), 1)
             if event.status == 200:
                 self.assertEqual("ok", event.attempts[-1].outcome)
@@ -88,9 +90,9 @@ class AnyEndingTests(SynchronousTestCase):
         """What is counted for metrics is what the events, the refusals and the log say."""
         tally = plane.plane.books.tally
         ended: Counter[tuple[str, int]] = Counter()
-        for (route, _, status_class, _), count in tally.requests.items():
-            self.assertIn(route, ("small", "none", "other"))
-            ended[route, status_class] += count
+        for (name, _, status_class, _), count in tally.requests.items():
+            self.assertIn(name, ("small", "none", "other"))
+            ended[name, status_class] += count
         # A head that is malformed has no line.
         self.assertLessEqual(
             Counter(line.status // 100 for line in plane.lines),
@@ -156,11 +158,11 @@ class AnyEndingTests(SynchronousTestCase):
 
     def check_still_serving(self, plane: MemoryDataPlane) -> None:
         plane.slow = False
+        plane.install([route("small", ("u2", "b"))], [upstream("u2")], [key()], "last")
         client = plane.client()
         client.send(request(CHAT))
-        for _ in range(2):
-            for connection in plane.busy:
-                connection.answer(reply(ANSWER))
+        for connection in plane.busy:
+            connection.answer(reply(ANSWER))
         self.assertEqual(200, client.answer.status)
         client.leave()
 

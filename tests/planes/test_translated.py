@@ -6,7 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
-from omnigate.gateway.translated_attempt import OWN_TURN_BYTES
+from omnigate.gateway.prepared_attempt import OWN_TURN_BYTES
 from omnigate.protocols.translated_relay import WHOLE_BYTES
 from tests.planes.memory import (
     SECRET,

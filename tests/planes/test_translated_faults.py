@@ -11,7 +11,7 @@ from omnigate.dialects import translate
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.translated_passage import TranslatedPassage
 from omnigate.gateway import translated_attempt
-from omnigate.gateway.translated_attempt import OWN_TURN_BYTES
+from omnigate.gateway.prepared_attempt import OWN_TURN_BYTES
 from omnigate.protocols.translated_relay import TranslatedRelay, WholeAnswer
 from tests.planes.memory import MemoryDataPlane, reply, request, upstream
 from tests.planes.scenes import CHAT, CHAT_STREAM, END, MESSAGE, STREAM_HEAD, chunk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from twisted.internet.error import ConnectionLost
 from twisted.trial.unittest import SynchronousTestCase
@@ -26,17 +25,14 @@ from tests.planes.scenes import (
     FINISH,
     MESSAGE,
     MESSAGES_STREAM,
+    RESPONSE_EVENTS,
     RESPONSES_STREAM,
     STREAM_HEAD,
     USAGE,
     chunk,
     delta,
+    event,
 )
-
-
-def event(**members: Any) -> bytes:
-    """An event of Messages or Responses."""
-    return b"event: %b\ndata: %b\n\n" % (members["type"].encode(), json.dumps(members).encode())
 
 
 def text_delta(text: str) -> bytes:
@@ -54,37 +50,6 @@ STOP = (
     + event(type="message_stop")
 )
 FAILED = event(type="error", error={"type": "overloaded_error", "message": "too busy"})
-
-ITEM = {"id": "i1", "type": "message", "role": "assistant", "content": []}
-PART = {"type": "output_text", "text": "", "annotations": []}
-DONE_ITEM = {**ITEM, "status": "completed", "content": [{**PART, "text": "Hello"}]}
-RESPONSE_EVENTS = [
-    event(type="response.created", response={"id": "r1", "status": "in_progress", "output": []}),
-    event(type="response.output_item.added", output_index=0, item=ITEM),
-    event(
-        type="response.content_part.added", item_id="i1", output_index=0, content_index=0, part=PART
-    ),
-    *(
-        event(
-            type="response.output_text.delta",
-            item_id="i1",
-            output_index=0,
-            content_index=0,
-            delta=text,
-        )
-        for text in ("Hel", "lo")
-    ),
-    event(type="response.output_item.done", output_index=0, item=DONE_ITEM),
-    event(
-        type="response.completed",
-        response={
-            "id": "r1",
-            "status": "completed",
-            "output": [DONE_ITEM],
-            "usage": {"input_tokens": 9, "output_tokens": 3},
-        },
-    ),
-]
 
 CLIENTS = {
     "chat": (b"/v1/chat/completions", CHAT_STREAM),

@@ -1,0 +1,82 @@
+"""An attempt whose request has to be read and made before it is sent.
+
+That is done before a connection is taken, in room reserved for the request's tree, and for a large
+one in a turn of its own. A target for which it cannot be made is passed over.
+"""
+
+from __future__ import annotations
+
+from twisted.python.failure import Failure
+
+from omnigate.errors import GatewayError
+from omnigate.gateway.attempt import Attempt
+from omnigate.gateway.parse_memory import Reservation
+
+#: A longer request is read in a turn of its own: its scan has taken up to 6 ms of this one.
+OWN_TURN_BYTES = 1024 * 1024
+
+
+class PreparedAttempt(Attempt):
+    """See the module's docstring; subclasses say how the request is made."""
+
+    __slots__ = ()
+
+    def start(self) -> bool:
+        """Make the request and send it; ``False`` where the target cannot be sent it."""
+        if len(self._exchange.body) > OWN_TURN_BYTES and not self._prepared():
+            self._plane.watchdog.call_soon(self._start_late)
+            return True
+        if not self._is_fit():
+            return False
+        self._proceed()
+        return True
+
+    def _prepared(self) -> bool:
+        """Whether the request is there already."""
+        return False
+
+    def _prepare(self) -> None:
+        """Make the request.
+
+        :raises GatewayError: the target cannot be asked this, or there is no room to read it.
+        """
+        raise NotImplementedError
+
+    def _proceed(self) -> None:
+        """The request is there."""
+        self._connect()
+
+    def _start_late(self) -> None:
+        """The turn that was asked for has come; the client may have left."""
+        if self._exchange.settled:
+            return
+        try:
+            if self._is_fit():
+                self._proceed()
+            else:
+                self._walker.next()
+        except Exception:
+            self.crashed(Failure())
+
+    def _is_fit(self) -> bool:
+        """Make the request, unless it is there; ``False`` where this target cannot serve it."""
+        try:
+            if not self._prepared():
+                self._prepare()
+        except GatewayError as error:
+            # Without the frames that it passed through: they know the body, and us.
+            error.__context__ = None
+            self._walker.unfit(error.with_traceback(None))
+            return False
+        return True
+
+    def _room(self) -> Reservation:
+        """Room for the tree of the request.
+
+        :raises GatewayError: no tree is made of it, or there is none.
+        """
+        exchange = self._exchange
+        assert exchange.key is not None and exchange.scan is not None
+        return self._plane.parse_memory.reserve_tree(
+            exchange.key.use, exchange.body, exchange.scan.counts
+        )
