@@ -58,7 +58,9 @@ def model_page_entry(name: str) -> dict[str, Any]:
 def messages_whole(request: SeenRequest, scenario: Scenario, reply: Reply) -> dict[str, Any]:
     """A whole message."""
     content: list[dict[str, Any]] = []
-    if reply.seal:
+    if reply.seal and reply.redacted:
+        content.append(_redacted(reply))
+    elif reply.seal:
         thinking = {"type": "thinking", "thinking": reply.thought, "signature": reply.seal}
         content.append(thinking)
     if reply.pieces:
@@ -103,7 +105,9 @@ def _blocks(
     request: SeenRequest, reply: Reply
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
     """The blocks of a streamed message as they begin, each with its deltas."""
-    if reply.seal:
+    if reply.seal and reply.redacted:
+        yield _redacted(reply), []
+    elif reply.seal:
         start = {"type": "thinking", "thinking": "", "signature": ""}
         deltas = [
             {"type": "thinking_delta", "thinking": part} for part in cut_text(reply.thought, 3)
@@ -117,6 +121,11 @@ def _blocks(
         parts = ["", *(cut_text(call.arguments, 3) if call.arguments != "{}" else ())]
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
         yield _tool_start(request, index, call), deltas
+
+
+def _redacted(reply: Reply) -> dict[str, Any]:
+    """A block of thinking that only this provider can read; a stream has it whole at its start."""
+    return {"type": "redacted_thinking", "data": reply.seal}
 
 
 def _block(index: int, start: dict[str, Any], deltas: list[dict[str, str]]) -> list[Event]:

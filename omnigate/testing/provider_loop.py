@@ -116,8 +116,9 @@ def loop_reply(heard: Heard, request: SeenRequest, scenario: Scenario) -> Reply:
         calls=scene.calls,
         finish="tool_calls" if scene.calls else "stop",
         usage=usage_of(request, scenario, output, reasoning),
-        thought=scene.thought if heard.shows else "",
+        thought=scene.thought if heard.shows and not scenario.redacted else "",
         seal=seal_of(scene.thought) if heard.seals else "",
+        redacted=scenario.redacted,
     )
 
 

@@ -57,14 +57,15 @@ TOO_LONG = "prompt is too long: 200001 tokens > 200000 maximum"
 NO_CREDIT = "the account of the fake provider has no credit left"
 
 # Who hears a request as strictly as the hosted API behind that path does.
-_RULES: dict[str, Callable[[SeenRequest], Heard]] = {
+RULES: dict[str, Callable[[SeenRequest], Heard]] = {
     "/chat/completions": hear_chat,
     "/messages": hear_messages,
     "/responses": hear_responses,
 }
 _HTML = b"<!doctype html><title>Welcome</title><p>This is no API.</p>\n"
 _STREAMING = ("/chat/completions", "/completions", "/responses", "/messages")
-_POSTS = (*_STREAMING, "/embeddings", "/messages/count_tokens")
+_COUNTING = ("/messages/count_tokens", "/responses/input_tokens")
+_POSTS = (*_STREAMING, *_COUNTING, "/embeddings")
 
 
 @attrs.frozen
@@ -189,7 +190,7 @@ def _reply(request: SeenRequest, scenario: Scenario) -> Reply:
 
     :raises BrokenRuleError: the scenario is strict, and the request breaks a rule
     """
-    hear = _RULES.get(request.endpoint) if scenario.strict else None
+    hear = RULES.get(request.endpoint) if scenario.strict else None
     if hear is None:
         return compose(request, scenario)
     heard = hear(request)
@@ -225,9 +226,10 @@ def _whole_body(request: SeenRequest, scenario: Scenario, reply: Reply, created:
             return _Body(JSON_TYPE, [_error_json(request, 404, f"no model {name!r}")], status=404)
         answer = model_page_entry(name) if request.anthropic else model_entry(name, created)
         return _Body(JSON_TYPE, [to_json(answer)])
-    if endpoint == "/messages/count_tokens":
+    if endpoint in _COUNTING:
         tokens = scenario.input_tokens or count_input(request)
-        return _Body(JSON_TYPE, [to_json({"input_tokens": tokens})])
+        kind = {"object": "response.input_tokens"} if endpoint == _COUNTING[1] else {}
+        return _Body(JSON_TYPE, [to_json({**kind, "input_tokens": tokens})])
     usage: Usage | None = reply.usage
     if endpoint == "/embeddings":
         answer = embeddings_whole(request, scenario)

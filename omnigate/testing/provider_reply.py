@@ -62,6 +62,7 @@ class Reply:
     :ivar pieces: the text, cut as it is streamed
     :ivar thought: what it tells of its thinking
     :ivar seal: what makes that thinking its own; empty where it seals nothing
+    :ivar redacted: whether nothing of it may be told
     """
 
     pieces: tuple[str, ...]
@@ -70,6 +71,7 @@ class Reply:
     usage: Usage
     thought: str = ""
     seal: str = ""
+    redacted: bool = False
 
     @property
     def text(self) -> str:

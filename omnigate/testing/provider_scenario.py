@@ -49,6 +49,7 @@ class Scenario:
     :ivar split: cut the body into pieces of so many bytes, whatever stands there; 0 is off
     :ivar strict: refuse with 400 what the hosted APIs refuse, in chats, messages and responses
     :ivar loop: play a model that thinks and calls tools (:mod:`omnigate.testing.provider_loop`)
+    :ivar redacted: in that play, tell nothing of what it thinks; Anthropic's blocks are redacted
     :ivar times: only the first so many requests of this model name; 0 is always
     """
 
@@ -83,6 +84,7 @@ class Scenario:
     echo_key: bool = False
     strict: bool = False
     loop: bool = False
+    redacted: bool = False
     times: int = 0
 
 
@@ -166,6 +168,7 @@ _PHRASES: dict[str, tuple[_Fields, str]] = {
         {"strict": True, "loop": True},
         "strict; three turns with thinking, parallel calls, an image, a PDF and a schema",
     ),
+    "redacted": ({"redacted": True}, "in that play, think what only the provider can read"),
     "times-#": ({"times": "#"}, "only for the first so many requests of this name"),
 }
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from tests.process.sdk import items
+from tests.process.sdk import done, items
 from tests.process.test_anthropic import TEXT, WORDS, AnthropicCase
-from tests.process.translated import HELLO_TOKENS, TranslatedCase
+from tests.process.translated import HELLO_TOKENS, INPUTS, TranslatedCase
+from tests.testing import loops
 
 #: What a provider's fault is for a client: the exception, its status and its type.
 ERRORS: dict[str, tuple[str, int, str]] = {
@@ -124,5 +125,27 @@ class MessageTests(TranslatedCase, AnthropicCase):
                         await items(stream)
                     self.assertEqual(caught.exception.body["error"]["type"], "api_error")
                     self.assertTrue(self.event()["estimated"])
+
+        self.play(scene)
+
+    def test_count_tokens(self) -> None:
+        """Tokens are counted by a provider that can, else estimated, which the answer says."""
+
+        async def scene(client: Any) -> None:
+            for kind, named in (("responses", None), ("chat", "input_tokens")):
+                self.answers.clear()
+                request = loops.messages_request()
+                asked = {
+                    name: request[name]
+                    for name in ("messages", "system", "tools", "thinking", "output_config")
+                }
+                counted = await done(client.messages.count_tokens(model=f"loop-{kind}", **asked))
+                if named is None:
+                    self.assertEqual(counted.input_tokens, sum(INPUTS[kind]))
+                else:
+                    self.assertGreater(counted.input_tokens, 2 * 1600)
+                self.assertEqual(self.answers[0].headers.get("x-omnigate-estimate"), named)
+                event = self.event()
+                self.assertEqual((event["endpoint"], event["cost_usd"]), ("count_tokens", 0))
 
         self.play(scene)

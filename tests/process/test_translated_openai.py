@@ -77,6 +77,14 @@ class ChatTests(OpenAITranslatedCase):
 
         self.play(scene)
 
+    def test_loop_with_redacted_thinking(self) -> None:
+        """The play at an Anthropic model of whose thinking nothing is told."""
+
+        async def scene(client: Any) -> None:
+            await self.play_all(client, "chat", "redacted", shown=False)
+
+        self.play(scene)
+
     def test_loop_at_responses(self) -> None:
         """The play at a model of Responses, which is not asked to tell what it thinks."""
 
@@ -202,6 +210,14 @@ class ResponsesTests(OpenAITranslatedCase):
 
         async def scene(client: Any) -> None:
             await self.play_all(client, "responses", "budget")
+
+        self.play(scene)
+
+    def test_loop_with_redacted_thinking(self) -> None:
+        """The play at an Anthropic model of whose thinking nothing is told."""
+
+        async def scene(client: Any) -> None:
+            await self.play_all(client, "responses", "redacted", shown=False)
 
         self.play(scene)
 

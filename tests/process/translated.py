@@ -21,10 +21,13 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "responses": ("openai", 'upstream_api = "responses", reasoning = true'),
     "messages": ("anthropic", 'thinking = "adaptive", mid_system = true'),
     "budget": ("anthropic", 'thinking = "budget", mid_system = false'),
+    # What this one thinks, only its provider can read.
+    "redacted": ("anthropic", 'thinking = "adaptive"'),
 }
 #: Of each kind a name of its own, so that the provider counts it apart.
 LOOPS = {
     kind: f"fake-loop-cached-100-cache-write-20-input-{500 + number}"
+    + ("-redacted" if kind == "redacted" else "")
     for number, kind in enumerate(KINDS)
 }
 #: Uncached input, from the cache, into the cache.

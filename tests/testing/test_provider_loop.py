@@ -35,10 +35,10 @@ def answer(protocol: str, fields: dict[str, Any], model: str = MODEL) -> tuple[i
     return int(head.split()[1]), json.loads(body)
 
 
-def streamed(protocol: str, fields: dict[str, Any]) -> list[dict[str, Any]]:
+def streamed(protocol: str, fields: dict[str, Any], model: str = MODEL) -> list[dict[str, Any]]:
     """The events of an answer, decoded."""
-    request = post(loops.PATHS[protocol], headers=HEADERS, model=MODEL, stream=True, **fields)
-    body = unchunked(sent(plan(request, scenario_of(MODEL), 1.0))[1])
+    request = post(loops.PATHS[protocol], headers=HEADERS, model=model, stream=True, **fields)
+    body = unchunked(sent(plan(request, scenario_of(model), 1.0))[1])
     data = [line[6:] for line in body.split(b"\n") if line.startswith(b"data: ")]
     return [json.loads(line) for line in data if line != b"[DONE]"]
 
@@ -98,6 +98,19 @@ class LoopTests(SynchronousTestCase):
         self.assertNotEqual(answer("responses", fields)[1]["output"][0]["type"], "reasoning")
         said = answer("chat", loops.chat_request())[1]["choices"][0]["message"]
         self.assertEqual(said["reasoning_content"], thought_of(0))
+
+    def test_redacted(self) -> None:
+        """Thinking that nothing is told of is sealed all the same, and wanted back."""
+        fields = loops.messages_request()
+        said = answer("messages", fields, "fake-loop-redacted")[1]
+        block = {"type": "redacted_thinking", "data": seal_of(thought_of(0))}
+        self.assertEqual(said["content"][0], block)
+        events = streamed("messages", fields, "fake-loop-redacted")
+        self.assertEqual(next(e["content_block"] for e in events if "content_block" in e), block)
+        loops.take_messages(fields, said)
+        self.assertEqual(answer("messages", fields, "fake-loop-redacted")[0], 200)
+        del fields["messages"][1]["content"][0]
+        self.assertEqual(answer("messages", fields, "fake-loop-redacted")[0], 400)
 
     def test_whatever_is_lost_is_refused(self) -> None:
         """A follow-up without something of the play is a 400 that says what is wrong."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -49,6 +50,7 @@ class WholeTests(SynchronousTestCase):
             post("/v1/completions", model="fake-small", prompt="x"),
             post("/v1/embeddings", model="fake-small", input="x"),
             post("/v1/messages/count_tokens", model="fake-small", messages=[]),
+            post("/v1/responses/input_tokens", model="fake-small", input="x"),
             get("/v1/models"),
             get("/v1/models/fake-small"),
             get("/v1/models", {"anthropic-version": "2026-10-21"}),
@@ -60,6 +62,16 @@ class WholeTests(SynchronousTestCase):
             self.assertIn(b"content-length: %d" % len(body), head)
             self.assertTrue(json.loads(body))
             self.assertFalse(any(isinstance(step, Close) for step in answer.steps))
+
+    def test_counts(self) -> None:
+        """Tokens are counted in either protocol's shape, and are no bill."""
+        fields: dict[str, Any] = {"model": "fake-input-7"}
+        answer = made(post("/v1/messages/count_tokens", messages=[], **fields))
+        self.assertEqual(json.loads(sent(answer)[1]), {"input_tokens": 7})
+        answer = made(post("/v1/responses/input_tokens", input="x", **fields))
+        told = {"object": "response.input_tokens", "input_tokens": 7}
+        self.assertEqual(json.loads(sent(answer)[1]), told)
+        self.assertIsNone(answer.usage)
 
     def test_the_bill(self) -> None:
         """A whole answer says what it used, a cut one or a failed one does not."""
