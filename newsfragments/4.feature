@@ -1,1 +1,1 @@
-Chat completions, Responses and messages are served by upstreams of either protocol, translated each into each other: requests, answers, streams, errors and token counts.
+Clients of chat completions, Responses and Anthropic messages are served from models of any of the three: requests, answers, streams and errors are translated, and what cannot be carried is refused by name before anything is sent.
