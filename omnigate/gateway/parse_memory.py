@@ -9,11 +9,15 @@ from __future__ import annotations
 from omnigate.errors import GatewayError
 from omnigate.gateway.admission import RETRY_AFTER_SECONDS, KeyUse
 from omnigate.wire.json_cost import PieceCounter
-from omnigate.wire.json_tree import TreeError, tree_cost
+from omnigate.wire.json_tree import TEXT_TIMES, TreeError, tree_cost
 from omnigate.wire.json_walk import TextCounts
 
 #: One key may hold half of the memory for trees.
 KEY_SHARE = 2
+
+#: Up to here no text is worth telling the cost of: whatever stands in it takes less than the most
+#: that any may, and the room is given back before anybody else asks for some.
+SMALL_BYTES = 4096
 
 
 class Reservation:
@@ -51,6 +55,8 @@ class ParseMemory:
         :param counts: what the scan counted, if it did.
         :raises GatewayError: 400 for a body that no tree is made of; else as :meth:`reserve`.
         """
+        if len(body) <= SMALL_BYTES:
+            return self.reserve(use, TEXT_TIMES * len(body))
         try:
             cost = tree_cost(body, counts)
         except TreeError as error:
@@ -64,6 +70,8 @@ class ParseMemory:
         :raises TreeError: no tree is made of it.
         :raises GatewayError: as :meth:`reserve`.
         """
+        if len(body) <= SMALL_BYTES:
+            return self.reserve(use, TEXT_TIMES * len(body))
         counts = counter.counts if counter is not None else None
         return self.reserve(use, tree_cost(body, counts).size)
 
