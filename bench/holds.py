@@ -2,9 +2,9 @@
 
 Everything the reactor does waits for the call it is in, so each call has a bar: 20 ms, and 30 ms
 for what a body of the largest default size asks for at once. Inputs that mean harm are in
-:mod:`bench.hostile`, :mod:`bench.hostile_translated` and :mod:`bench.scan_bodies`; here is also
-what grows with the config and with the connections. Processor time of the thread is measured, so
-other load does little to it.
+:mod:`bench.hostile`, :mod:`bench.hostile_translated`, :mod:`bench.hostile_requests` and
+:mod:`bench.scan_bodies`; here is also what grows with the config and with the connections.
+Processor time of the thread is measured, so other load does little to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bench import hostile_translated, scan_bodies
+from bench import hostile_requests, hostile_translated, scan_bodies
 from bench.hostile import READ_BYTES, ROWS, Call, Row
 from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
@@ -43,8 +43,9 @@ from omnigate.wire.json_scan import BodyScanner
 BAR_MS = 20.0
 #: What the end of the largest body may take.
 BODY_BAR_MS = 30.0
-#: The group of rows that has this second bar.
 BODY_END = "body, at its end"
+#: The groups of rows that have this second bar.
+OF_LARGEST_BODY = (BODY_END, hostile_requests.GROUP, hostile_requests.ANSWER_GROUP)
 #: The default of ``OMNIGATE_MAX_REQUEST_MB``.
 BODY_BYTES = 8 << 20
 
@@ -229,7 +230,7 @@ _QUICK_MS = 2.0
 
 def bar_ms(row: Row) -> float:
     """Return what a row's call may take, in milliseconds."""
-    return BODY_BAR_MS if row.group == BODY_END else BAR_MS
+    return BODY_BAR_MS if row.group in OF_LARGEST_BODY else BAR_MS
 
 
 def measure(row: Row, runs: int) -> float:
@@ -261,7 +262,12 @@ def main(arguments: list[str]) -> int:
     gc.disable()  # a collection is nobody's call
     for row in (*ROWS, *hostile_translated.ROWS, *plane_rows()):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
-    for row in body_rows(options.size):
+    size = options.size
+    for row in (
+        *body_rows(size),
+        *hostile_requests.body_rows(size),
+        *hostile_requests.answer_rows(size),
+    ):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
     gc.enable()
     over = 0

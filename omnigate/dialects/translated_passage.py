@@ -11,7 +11,7 @@ from omnigate.dialects.held import LITTLE_BYTES, HeldBytes, Hold
 from omnigate.dialects.passage import HOLD_BYTES, plain_payloads
 from omnigate.dialects.strike import strike
 from omnigate.dialects.translate import Translator
-from omnigate.wire.json_cost import WALKED_FROM_BYTES, PieceCounter, check_cost
+from omnigate.wire.json_cost import WALKED_FROM_BYTES, PieceCounter, answer_cost
 from omnigate.wire.json_tree import TreeError
 from omnigate.wire.sse import DataLines, EventSplitter, event_data
 
@@ -158,7 +158,7 @@ class TranslatedPassage:
         """
         if len(payload) > WALKED_FROM_BYTES:
             try:
-                check_cost(payload, counter)
+                answer_cost(payload, counter)
             except TreeError:
                 self._fault("event_too_complex")
                 return False

@@ -135,14 +135,14 @@ def translated_answer_lines(
     The upstream's rate counters are those of another protocol, and its request id is one that this
     client's provider has never heard of; of both only the gateway's own are told.
 
-    :param own: ready lines, or nothing.
+    :param own: ready lines, or nothing; a name that stands in them is not taken from the upstream.
     :param secret: as for :func:`answer_lines`.
     :param content_type: of what the client is sent.
     """
     lines = [b"content-type: %b\r\n" % content_type, id_lines(request_id)]
     for name in _TRANSLATED_ANSWER:
         value = head.headers.get(name)
-        if value:
+        if value and name not in own:
             lines.append(b"%b: %b\r\n" % (name, strike(value, secret)))
     lines.append(own)
     return b"".join(lines)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omnigate.errors import GatewayError
 from omnigate.gateway.admission import RETRY_AFTER_SECONDS, KeyUse
-from omnigate.wire.json_cost import PieceCounter
+from omnigate.wire.json_cost import PieceCounter, answer_cost
 from omnigate.wire.json_tree import TEXT_TIMES, TreeError, tree_cost
 from omnigate.wire.json_walk import TextCounts
 
@@ -72,8 +72,7 @@ class ParseMemory:
         """
         if len(body) <= SMALL_BYTES:
             return self.reserve(use, TEXT_TIMES * len(body))
-        counts = counter.counts if counter is not None else None
-        return self.reserve(use, tree_cost(body, counts).size)
+        return self.reserve(use, answer_cost(body, counter))
 
     def reserve(self, use: KeyUse, size: int) -> Reservation:
         """Room for ``size`` bytes.

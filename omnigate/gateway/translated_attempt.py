@@ -272,18 +272,18 @@ class TranslatedAttempt(PreparedAttempt):
             return
         status, told, own = translator.error(head.status, body)
         told = strike(told, self.target.upstream.secret)
-        lines = self._translated_lines(head, _JSON) + own
+        lines = self._translated_lines(head, _JSON, own)
         self._plane.troubles.succeeded(self.target)
         self.record("ok", head.status)
         exchange.response.bytes_out = len(told)
         self._walker.settle(status, NO_TOKENS, False, self.target)
         exchange.response.whole(status, lines, told)
 
-    def _translated_lines(self, head: ResponseHead, content_type: bytes) -> bytes:
+    def _translated_lines(self, head: ResponseHead, content_type: bytes, own: bytes = b"") -> bytes:
         return translated_answer_lines(
             head,
             self._exchange.id_bytes,
-            self._own_lines(head),
+            self._own_lines(head) + own,
             self.target.upstream.secret,
             content_type,
         )

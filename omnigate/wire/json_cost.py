@@ -6,6 +6,11 @@ from omnigate.wire.json_body import MAX_DEPTH, MAX_KEY_BYTES, MAX_MEMBERS, MAX_T
 from omnigate.wire.json_tree import TreeError, tree_cost
 from omnigate.wire.json_walk import JsonWalk, TextCounts
 
+#: How long the making of an answer's tree may take, as :func:`~omnigate.wire.json_tree.tree_cost`
+#: tells it: plain text of 16 MiB. It is written anew in the same turn of the reactor, which takes
+#: about as long again.
+MAX_ANSWER_NANOSECONDS = 13_000_000
+
 #: Up to here a text is counted in one go, when it is whole.
 WALKED_FROM_BYTES = 65536
 
@@ -33,10 +38,13 @@ class PieceCounter:
         return self._walk.counts
 
 
-def check_cost(text: bytes, counter: PieceCounter | None) -> None:
-    """Refuse a text of a provider's that takes too much memory or time once it is read.
+def answer_cost(text: bytes, counter: PieceCounter | None) -> int:
+    """Tell what the tree of a provider's answer, or of an event, takes in bytes.
 
     :param counter: what was fed all of it, where it is longer than :data:`WALKED_FROM_BYTES`.
-    :raises TreeError: it does.
+    :raises TreeError: it takes too much memory or time.
     """
-    tree_cost(text, counter.counts if counter is not None else None)
+    cost = tree_cost(text, counter.counts if counter is not None else None)
+    if cost.nanoseconds > MAX_ANSWER_NANOSECONDS:
+        raise TreeError("request_too_complex", "The answer has too many values to be read whole.")
+    return cost.size

@@ -5,7 +5,7 @@ from contextlib import redirect_stdout
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench import holds, hostile, hostile_translated, scan_bodies
+from bench import holds, hostile, hostile_requests, hostile_translated, scan_bodies
 from bench.hostile import Row
 
 #: Times the bar. Processor time is measured, but a slow core, or one whose other half is busy, is
@@ -42,10 +42,21 @@ class HoldsTests(SynchronousTestCase):
         self.patch(scan_bodies, "ROWS", {name: scan_bodies.ROWS[name] for name in dearest})
         self.within(*holds.body_rows(holds.BODY_BYTES))
 
+    def test_translated_bodies(self) -> None:
+        """Nor does the translation of a large body, or of a long answer; these are the dearest."""
+        bodies = {name: hostile_requests.BODIES[name] for name in ("turns of 2 KB", "wider text")}
+        self.patch(hostile_requests, "BODIES", bodies)
+        self.within(
+            *hostile_requests.body_rows(holds.BODY_BYTES),
+            *hostile_requests.answer_rows(holds.BODY_BYTES),
+        )
+
     def test_over_the_bar(self) -> None:
         """The program shows what is over its bar, and fails."""
         self.patch(holds, "plane_rows", lambda: iter(()))
         self.patch(holds, "body_rows", lambda size: iter(()))
+        self.patch(hostile_requests, "body_rows", lambda size: iter(()))
+        self.patch(hostile_requests, "answer_rows", lambda size: iter(()))
         self.patch(hostile_translated, "ROWS", ())
         self.patch(holds, "ROWS", [Row("a", "sum", lambda: lambda: sum(range(100_000)))])
         for bar, status, mark in ((0.0001, 1, "OVER"), (10_000.0, 0, "0 over")):

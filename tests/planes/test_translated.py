@@ -301,7 +301,8 @@ class ErrorTests(SynchronousTestCase):
     def test_no_credit(self) -> None:
         """A provider that is not paid is nothing to try again for."""
         error = b'{"type":"error","error":{"type":"billing_error","message":"pay"}}'
-        answer, _ = self.told(CHAT, CHAT_PATH, "messages", reply(error, b"402 Pay"))
+        lines = b"x-should-retry: true\r\n"
+        answer, _ = self.told(CHAT, CHAT_PATH, "messages", reply(error, b"402 Pay", lines))
         self.assertEqual((429, "insufficient_quota"), (answer.status, answer.code))
         self.assertEqual(b"false", answer.headers[b"x-should-retry"])
 

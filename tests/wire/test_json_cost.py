@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.wire.json_cost import PieceCounter, check_cost
+from omnigate.wire.json_cost import PieceCounter, answer_cost
 from omnigate.wire.json_tree import TreeError
 
 CROWDED = b"{" + b",".join(b'"%d":1' % number for number in range(70_000)) + b"}"
@@ -21,12 +21,12 @@ class CostTests(SynchronousTestCase):
         text = b'{"x":"' + b"y" * 300_000 + b'","z":[1,{"a":null}]}'
         for size in (len(text), 65536, 1000):
             counter = counted(text, size)
-            check_cost(text, counter)
+            answer_cost(text, counter)
             self.assertEqual(counted(text, len(text)).counts.structure, counter.counts.structure)
 
     def test_short(self) -> None:
         """A short one needs no counting."""
-        check_cost(b'{"x":1}', None)
+        answer_cost(b'{"x":1}', None)
 
     def test_refused(self) -> None:
         """One that takes too long, is too crowded or nests too deep is not."""
@@ -36,4 +36,4 @@ class CostTests(SynchronousTestCase):
             b"[" * 100 + b'"' + b"x" * 100_000 + b'"' + b"]" * 100,
         ):
             for size in (len(text), 65536):
-                self.assertRaises(TreeError, check_cost, text, counted(text, size))
+                self.assertRaises(TreeError, answer_cost, text, counted(text, size))

@@ -1,0 +1,157 @@
+"""Request bodies that are dear to translate, and long answers.
+
+Each row is one turn of the reactor: what a tree of the body costs is told, and the body is read and
+written for an upstream of another protocol; or an answer is, with all that stands at its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bench.hostile import Call, Row
+from omnigate.capabilities import Capabilities
+from omnigate.dialects.faults import NotAnAnswer
+from omnigate.dialects.shapes import Frame, Quirk
+from omnigate.dialects.strike import strike
+from omnigate.dialects.translate import Translator, translate_request
+from omnigate.errors import GatewayError
+from omnigate.wire.json_body import BodyScan, ScanError
+from omnigate.wire.json_cost import PieceCounter, answer_cost
+from omnigate.wire.json_scan import scan_body
+from omnigate.wire.json_tree import TreeError, tree_cost
+
+#: Rows of this group have the bar of what the largest body asks for at once.
+GROUP = "body, translated"
+ANSWER_GROUP = "answer, translated"
+
+_CAPS = Capabilities(reasoning=True)
+_FRAME = Frame(id="0" * 32, created=1764441600, model="m")
+_ANSWER = (
+    b'{"id":"m1","type":"message","role":"assistant","content":[%b],"stop_reason":"end_turn",'
+    b'"usage":{"input_tokens":9,"output_tokens":3}}'
+)
+
+
+def _request(messages: object, **more: object) -> bytes:
+    body = {"model": "m", "max_tokens": 9, "messages": messages, **more}
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _said(text: str) -> bytes:
+    return _request([{"role": "user", "content": text}])
+
+
+def _parts(part: object, size: int, each: int) -> bytes:
+    return _request([{"role": "user", "content": [part] * (size // each)}])
+
+
+def _turns(content: object, size: int, each: int) -> bytes:
+    pair = [{"role": "user", "content": content}, {"role": "assistant", "content": content}]
+    return _request([*pair * (size // each // 2), {"role": "user", "content": "x"}])
+
+
+def _calls(size: int) -> bytes:
+    turns: list[Any] = [{"role": "user", "content": "x"}]
+    arguments = json.dumps({"text": "x" * 400})
+    for number in range(size // 800):
+        name = f"call_{number}"
+        call = {"id": name, "type": "function", "function": {"name": "f", "arguments": arguments}}
+        turns += (
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": name, "content": "x" * 200},
+        )
+    return _request(turns)
+
+
+def _tools(size: int) -> bytes:
+    schema = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(20)}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    return _request([{"role": "user", "content": "x"}], tools=[tool] * (size // 700))
+
+
+_IMAGE = "data:image/png;base64,"
+
+#: By name: the client's protocol, and what makes a body of about so many bytes.
+BODIES: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "an image": (
+        "chat",
+        lambda size: _parts({"type": "image_url", "image_url": {"url": _IMAGE + "A" * size}}, 1, 1),
+    ),
+    "text": ("chat", lambda size: _said("x" * size)),
+    "wide text": ("chat", lambda size: _said("漢" * (size // 3))),
+    "wider text": ("chat", lambda size: _said("😀" * (size // 4))),
+    "control characters": ("chat", lambda size: _said("\x01" * (size // 6))),
+    "line ends": ("chat", lambda size: _said("xxxxxxx\n" * (size // 9))),
+    "turns of 2 KB": ("chat", lambda size: _turns("x " * 1000, size, 2040)),
+    "turns of 100 bytes": ("chat", lambda size: _turns("x" * 100, size, 140)),
+    "parts of 100 bytes": (
+        "chat",
+        lambda size: _parts({"type": "text", "text": "x" * 100}, size, 125),
+    ),
+    "calls and results": ("chat", _calls),
+    "tools": ("chat", _tools),
+    "blocks of 2 KB": (
+        "messages",
+        lambda size: _turns([{"type": "text", "text": "x " * 1000}], size, 2070),
+    ),
+    "a text of Messages": ("messages", lambda size: _said("x" * size)),
+}
+
+
+def body_rows(size: int) -> Iterator[Row]:
+    """Yield the translation of each body into each other protocol."""
+    for name, (client, build) in BODIES.items():
+        body = build(size)
+        try:
+            scan = scan_body(body)
+        except ScanError:
+            continue
+        for upstream in ("chat", "responses", "messages"):
+            if upstream != client:
+                call = _translation(client, upstream, body, scan)
+                yield Row(GROUP, f"{name} for {upstream}", call)
+
+
+def _translation(client: str, upstream: str, body: bytes, scan: BodyScan) -> Callable[[], Call]:
+    def call() -> None:
+        try:
+            tree_cost(body, scan.counts)
+            translate_request(client, upstream, body, "m", _CAPS, Quirk.NONE)
+        except (TreeError, GatewayError):
+            pass
+
+    return lambda: call
+
+
+def answer_rows(size: int) -> Iterator[Row]:
+    """Yield the translation of long answers."""
+    text = b'{"type":"text","text":"%b"}'
+    for name, content in (
+        ("text", text % (b"x" * size)),
+        ("wide text", text % ("漢" * (size // 3)).encode()),
+        ("line ends", text % (b"xxxxxxx\\n" * (size // 9))),
+        ("blocks of 1 KB", b",".join([text % (b"x" * 1000)] * (size // 1030))),
+        ("blocks", b",".join([text % b"x"] * (size // 26))),
+        ("objects", b",".join([b"{}"] * (size // 3))),
+    ):
+        body = _ANSWER % content
+        counter = PieceCounter()
+        for at in range(0, len(body), 65536):
+            counter.feed(body[at : at + 65536])
+        for client in ("chat", "responses"):
+            yield Row(ANSWER_GROUP, f"{name} for {client}", _answer(client, body, counter))
+
+
+def _answer(client: str, body: bytes, counter: PieceCounter) -> Callable[[], Call]:
+    collected = bytearray(body)
+
+    def call() -> None:
+        try:
+            answer_cost(bytes(collected), counter)
+            strike(Translator(client, "messages", _FRAME, False).answer(body), b"sk-0123456789")
+        except (TreeError, NotAnAnswer):
+            pass
+
+    return lambda: call
