@@ -108,16 +108,24 @@ class TranslatedOwner(RelayOwner, Protocol):
 
 
 class TranslatedRelay(Relay):
-    """Sends a translated stream on, and ends it where its passage does."""
+    """Sends a translated stream on, and ends it where its passage does.
 
-    __slots__ = ()
+    An upstream that keeps its stream alive says nothing that its client would be sent, so a
+    heartbeat is due when the client has heard nothing, and not when the upstream was silent.
+    """
+
+    __slots__ = ("_said_at",)
 
     _owner: TranslatedOwner
     _passage: TranslatedPassage
 
     def answer_data(self, data: bytes) -> None:
         """Pass it on, and look whether that was the end."""
+        response = self._response
+        before = response.bytes_out
         super().answer_data(data)
+        if response.bytes_out != before:
+            self._said_at = self._last
         passage = self._passage
         if passage.broken and passage.first_error is None:
             self._connection.drop()
@@ -136,3 +144,16 @@ class TranslatedRelay(Relay):
         if last:
             self._response.piece(last)
         self._owner.relay_cut(outcome, reason)
+
+    def _look_at_upstream(self, now: float) -> None:
+        beat = self._heartbeat_seconds
+        due = self._last + self._idle_seconds
+        if not beat or not self._response.started or now >= due:
+            super()._look_at_upstream(now)
+        elif now - self._said_at < beat:
+            self.deadline = min(due, self._said_at + beat)
+        else:
+            self._said_at = now
+            # Moved first: should the client be full with this, its own deadline counts.
+            self.deadline = min(due, now + beat)
+            self._response.piece(self._heartbeat)

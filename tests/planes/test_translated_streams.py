@@ -194,6 +194,24 @@ class TranslatedStreamTests(StreamTestCase):
             self.plane.advance(2.5)
             self.assertIn(beat, self.client.received())
 
+    def test_heartbeat_of_the_upstream(self) -> None:
+        """What keeps the upstream's stream alive says nothing to the client, which has its own."""
+        for one, two, said, beat in (
+            ("chat", "messages", PING, b": keep-alive\n\n"),
+            ("messages", "chat", b": processing\n\n", b"event: ping\n"),
+        ):
+            self.begin(one, two, OMNIGATE_HEARTBEAT_MS="1000")
+            self.plane.last.answer(STREAM_HEAD)
+            self.say(UPSTREAMS[two][2][0])
+            for _ in range(8):
+                self.say(said)
+                self.plane.advance(0.5)
+            self.assertIn(self.client.received().count(beat), (2, 3, 4))
+            for _ in range(8):
+                self.say(text_delta("x") if two == "messages" else delta(b"x"))
+                self.plane.advance(0.5)
+            self.assertIn(self.client.received().count(beat), (2, 3, 4))
+
     def test_secret(self) -> None:
         """The upstream's credential is struck out."""
         self.begin("chat", "messages")
