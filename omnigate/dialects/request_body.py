@@ -13,11 +13,11 @@ T = TypeVar("T")
 # Where msgspec says the fault is: "Expected `int`, got `str` - at `$.messages[0].content`".
 _PLACE = " - at `$"
 
-MAX_PIECES = 8192
+MAX_PIECES = 6000
 """The most messages, parts of messages, calls and tools of a translated request, all together.
 
-To read and write one takes up to 3 µs, and no other work is done meanwhile. A million tokens, as
-much as a model takes, are this many messages of 120."""
+To read and write one takes up to 4 µs, and no other work is done meanwhile. A call and its result
+are four of them. A million tokens, as much as a model takes, are this many messages of 160."""
 
 _WHITE_SPACE = b" \t\r\n"
 

@@ -3,6 +3,7 @@
 The same text always becomes the same, so that a call and its result stay together.
 """
 
+import re
 import secrets
 from hashlib import sha256
 
@@ -11,6 +12,7 @@ MAX_OPENAI_ID_CHARS = 40
 MAX_OPENAI_NAME_CHARS = 64
 """What OpenAI takes for the name of a function; Anthropic takes 128."""
 
+_is_valid = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _ALLOWED = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _SPELLING = bytes(byte if byte in _ALLOWED else ord("_") for byte in range(256))
 _DIGEST_CHARS = 8
@@ -22,8 +24,10 @@ def anthropic_id(text: str) -> str:
 
     Each other character becomes a ``_``. A client's id may have megabytes, which take 4 ms each.
     """
+    if _is_valid(text):
+        return text
     spelled = text.encode("ascii", "replace").translate(_SPELLING).decode("ascii")
-    return text if spelled == text else f"{spelled}_{_digest(text)}"
+    return f"{spelled}_{_digest(text)}" if text else text
 
 
 def openai_id(text: str) -> str:

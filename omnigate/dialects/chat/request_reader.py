@@ -80,6 +80,7 @@ def _pieces(wanted: chat.ChatRequest) -> int:
     count += len(wanted.stop or ()) if isinstance(wanted.stop, list) else 0
     for message in wanted.messages or ():
         count += 1 + len(message.tool_calls or ()) + len(message.thinking_blocks or ())
+        count += message.tool_call_id is not None
         if isinstance(message.content, list):
             count += len(message.content)
     return count

@@ -45,20 +45,18 @@ class BlockWriter:
     """Makes blocks, and takes note of those that a client wants cached, in prompt order."""
 
     def __init__(self) -> None:
-        self._marked: list[Block] = []
+        self._marked: list[tuple[Block, CacheMark]] = []
 
     def mark(self, block: Block, cache: CacheMark | None) -> Block:
-        """Put a client's mark on a block, or on a tool; returns it."""
+        """Take note of a client's mark on a block, or on a tool; returns it."""
         if cache is not None:
-            block["cache_control"] = _cache_control(cache)
-            self._marked.append(block)
+            self._marked.append((block, cache))
         return block
 
-    def drop_early_marks(self) -> None:
-        """Take all marks off but the last :data:`MAX_CACHE_MARKS`."""
-        for block in self._marked[:-MAX_CACHE_MARKS]:
-            del block["cache_control"]
-        del self._marked[:-MAX_CACHE_MARKS]
+    def place_marks(self) -> None:
+        """Put the last :data:`MAX_CACHE_MARKS` marks where the client has them."""
+        for block, cache in self._marked[-MAX_CACHE_MARKS:]:
+            block["cache_control"] = _cache_control(cache)
 
     def block(self, part: Part) -> Block:
         """Return the block of a part.

@@ -30,12 +30,9 @@ JSON_SENTENCE = "Respond only with a single valid JSON object and nothing else."
 
 _CHOICES = {Choice.AUTO: "auto", Choice.NONE: "none", Choice.REQUIRED: "any", Choice.NAMED: "tool"}
 # What a message of each role is made of; the results of tools stand apart.
-_ALLOWED = {
-    Role.USER: (Text, Image, Document),
-    Role.ASSISTANT: (Text, Thinking, RedactedThinking, ToolCall),
-    Role.SYSTEM: (Text,),
-}
-_NAMES = {role: role.value for role in _ALLOWED}
+_OF_USER = (Text, Image, Document)
+_OF_ASSISTANT = (Text, Thinking, RedactedThinking, ToolCall)
+_OF_SYSTEM = (Text,)
 _FORCED = (Choice.REQUIRED, Choice.NAMED)
 
 _encode = msgspec.json.Encoder().encode
@@ -80,7 +77,7 @@ def write_request(request: Request, model: str, caps: Capabilities, quirks: Quir
         "service_tier": tier_for_messages(request.service_tier),
         **_sampling(request, caps, quirks, plan),
     }
-    blocks.drop_early_marks()
+    blocks.place_marks()
     body = {name: value for name, value in members.items() if value is not None}
     return Written(_encode(body))
 
@@ -101,18 +98,27 @@ def _system(request: Request, said: Conversation, blocks: BlockWriter) -> Any:
 
 
 def _message(message: Message, blocks: BlockWriter) -> Block:
-    role = _NAMES[message.role]
+    role, allowed = _role(message.role)
+    parts = message.parts
     if message.plain:
-        text = message.parts[0]
+        text = parts[0]
         if isinstance(text, Text) and text.cache is None:
             return {"role": role, "content": text.text}
-    allowed = _ALLOWED[message.role]
-    for part in message.parts:
+    for part in parts:
         if not isinstance(part, allowed):
             path = getattr(part, "path", "") or message.path
             raise untranslatable(path, f"{path} cannot stand in a message of the {role}: move it")
-    parts = (*message.results, *message.parts)
-    return {"role": role, "content": [blocks.block(part) for part in parts]}
+    block = blocks.block
+    content = [block(part) for part in message.results]
+    content += [block(part) for part in parts]
+    return {"role": role, "content": content}
+
+
+def _role(role: Role) -> tuple[str, tuple[type, ...]]:
+    """Return the name of a role, and what its messages are made of; a hash of it takes longer."""
+    if role is Role.USER:
+        return "user", _OF_USER
+    return ("assistant", _OF_ASSISTANT) if role is Role.ASSISTANT else ("system", _OF_SYSTEM)
 
 
 def _tool(tool: Tool, blocks: BlockWriter) -> Block:

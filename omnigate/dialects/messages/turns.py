@@ -93,7 +93,8 @@ def arrange(turns: Sequence[Turn], caps: Capabilities) -> Conversation:
     if prefill:
         _trim_prefill(messages[-1], caps)
     for message in messages:
-        message.parts = _thoughts_first(message.parts)
+        if len(message.parts) > 1 and message.role is Role.ASSISTANT:
+            message.parts = _thoughts_first(message.parts)
     return Conversation(system, messages, prefill)
 
 

@@ -94,8 +94,10 @@ def read_items(items: list[Item], name_of: NameOf, pieces: int) -> list[Turn]:
         if kind == "message":
             _add_message(talk, item, path)
         elif kind == "function_call":
+            talk.count(1)
             talk.assistant(path).append(_call(item, name_of, path))
         elif kind == "function_call_output":
+            talk.count(1)
             talk.results(path).append(_result(talk, item, path))
         elif kind == "reasoning":
             block = unpack_thinking(item.encrypted_content or "")

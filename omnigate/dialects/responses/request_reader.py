@@ -151,7 +151,10 @@ def _read_turns(told: _Body, functions: FunctionTools) -> list[Turn]:
         return turns
     if not told.input:
         raise missing("input")
-    return turns + read_items(told.input, functions.name_of, len(functions.tools))
+    turns += read_items(told.input, functions.name_of, len(functions.tools))
+    if not turns:
+        raise untranslatable("input", "input holds nothing that a model could answer: add a text")
+    return turns
 
 
 def _read_max_tokens(told: _Body) -> int | None:

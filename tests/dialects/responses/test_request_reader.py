@@ -76,6 +76,13 @@ class InputTests(_Case):
             ],
         )
 
+    def test_nothing_said(self) -> None:
+        """Items of which nothing stays are nothing to answer."""
+        self.refused(
+            "untranslatable_request", "input", input=[{"type": "reasoning", "summary": []}]
+        )
+        self.refused("invalid_request", "input", input=[])
+
     def test_messages(self) -> None:
         """Messages with and without a type, of all roles, with strings and with parts."""
         request = read(
