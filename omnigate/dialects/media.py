@@ -14,6 +14,8 @@ from omnigate.text import quoted
 PDF = "application/pdf"
 PLAIN_TEXT = "text/plain"
 
+_UNTITLED_PDF = "document.pdf"
+
 #: Files of these types travel as text; what they hold is UTF-8.
 TEXT_TYPES = frozenset({PLAIN_TEXT, "text/markdown", "text/csv", "application/json"})
 
@@ -109,9 +111,10 @@ def image_data_url(image: Image) -> str:
     return image.url or f"data:{image.media_type};base64,{image.data}"
 
 
-def pdf_data_url(document: Document) -> str:
-    """Return the content of a PDF as a data URL."""
-    return f"data:{PDF};base64,{document.data}"
+def pdf_file(document: Document) -> dict[str, str]:
+    """Return the members that hold a PDF: its name, which may not lack, and its data URL."""
+    data = f"data:{PDF};base64,{document.data}"
+    return {"filename": document.title or _UNTITLED_PDF, "file_data": data}
 
 
 def _scheme(url: str) -> str:

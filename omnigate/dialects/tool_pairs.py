@@ -11,6 +11,9 @@ from omnigate.dialects.request_body import untranslatable
 from omnigate.dialects.shapes import Role, ToolCall, ToolResult, Turn
 from omnigate.errors import GatewayError
 
+ERROR_MARK = "[tool error] "
+"""Stands before what a tool said that failed: OpenAI's protocols have no other word for it."""
+
 
 def check_pairs(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
     """See that each call of a turn has its result in the turn behind it, and the reverse.

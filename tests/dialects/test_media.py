@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.media import image_data_url, pdf_data_url, read_file, read_image_url
+from omnigate.dialects.media import image_data_url, pdf_file, read_file, read_image_url
 from omnigate.dialects.shapes import CacheMark, Document, Image
 from omnigate.errors import GatewayError
 
@@ -95,7 +95,11 @@ class FileTests(SynchronousTestCase):
                 document,
                 Document("application/pdf", data="JVBERg==", title=name, cache=MARK, path="p"),
             )
-            self.assertEqual(pdf_data_url(document), "data:application/pdf;base64,JVBERg==")
+            written = {
+                "filename": name or "document.pdf",
+                "file_data": "data:application/pdf;base64,JVBERg==",
+            }
+            self.assertEqual(pdf_file(document), written)
 
     @settings(max_examples=200)
     @given(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from omnigate.dialects.media import PDF, image_data_url, pdf_data_url
+from omnigate.dialects.media import PDF, image_data_url, pdf_file
 from omnigate.dialects.request_body import untranslatable
 from omnigate.dialects.shapes import (
     CacheMark,
@@ -23,12 +23,9 @@ from omnigate.dialects.shapes import (
     Turn,
 )
 from omnigate.dialects.tool_ids import openai_id, openai_name
-
-ERROR_MARK = "[tool error] "
-"""Stands before what a tool said that failed: Chat has no other word for it."""
+from omnigate.dialects.tool_pairs import ERROR_MARK
 
 _SEE_BELOW = "[see the attachment in the next user message]"
-_UNTITLED = "document.pdf"
 
 # What Gemini's OpenAI surface takes for the signature of a call that another model made; its
 # documentation of thought signatures names this word for histories from elsewhere.
@@ -259,8 +256,7 @@ def _document(document: Document, path: str) -> Message:
         )
     if document.media_type != PDF:
         return _marked({"type": "text", "text": document.data}, document.cache)
-    file = {"filename": document.title or _UNTITLED, "file_data": pdf_data_url(document)}
-    return _marked({"type": "file", "file": file}, document.cache)
+    return _marked({"type": "file", "file": pdf_file(document)}, document.cache)
 
 
 def _marked(part: Message, cache: CacheMark | None) -> Message:

@@ -6,6 +6,7 @@ tools did in the history is left out, since the model has said what came of it.
 
 import msgspec
 
+from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.media import PDF, PLAIN_TEXT
 from omnigate.dialects.messages.request_shapes import Block, Source
 from omnigate.dialects.request_body import ABSENT, malformed, missing, untranslatable
@@ -39,16 +40,6 @@ _SERVER_TOOL_BLOCKS = frozenset(
         "advisor_tool_result",
     )
 )
-
-
-class _RawArguments(msgspec.Struct, rename={"text": "__raw_arguments"}, forbid_unknown_fields=True):
-    """Arguments that were no JSON object, as they came from a model and went to the client."""
-
-    text: str
-
-
-_RAW_ARGUMENTS = b'{"__raw_arguments":'
-_decode_raw_arguments = msgspec.json.Decoder(_RawArguments).decode
 
 
 def cache_mark(raw: msgspec.Raw) -> CacheMark | None:
@@ -217,17 +208,9 @@ def _tool_call(block: Block, path: str) -> ToolCall:
 
 def _arguments(value: bytes, path: str) -> str:
     """Return the input of a tool as compact text; what once was no object as it was then."""
-    if value in (b"{}", b"", b"null"):
-        return "{}"
-    if value[:1] != b"{":
+    if value[:1] != b"{" and value not in (b"", b"null"):
         raise malformed(f"{path}.input", f"{path}.input has to be an object")
-    compact = msgspec.json.format(value, indent=-1)
-    if compact.startswith(_RAW_ARGUMENTS):
-        try:
-            return _decode_raw_arguments(compact).text
-        except msgspec.ValidationError:
-            pass  # it has other members, too, or no text
-    return compact.decode("utf-8")
+    return arguments_of(value)
 
 
 def _tool_result(block: Block, path: str) -> ToolResult:

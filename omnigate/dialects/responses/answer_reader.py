@@ -21,26 +21,9 @@ from omnigate.dialects.faults import (
 from omnigate.dialects.lenient import MAX_PARTS, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.packing import pack_reasoning
+from omnigate.dialects.responses.stream_events import Item, Part
 from omnigate.dialects.shapes import Answer, RedactedThinking, Stop, Text, Thinking, ToolCall
 from omnigate.dialects.tool_ids import made_up_id
-
-
-class _Part(msgspec.Struct, gc=False):
-    """A part of a message, of a summary or of what was thought."""
-
-    text: msgspec.Raw = ABSENT
-    refusal: msgspec.Raw = ABSENT
-
-
-class _Item(msgspec.Struct, gc=False):
-    type: msgspec.Raw = ABSENT
-    id: msgspec.Raw = ABSENT
-    call_id: msgspec.Raw = ABSENT
-    name: msgspec.Raw = ABSENT
-    arguments: msgspec.Raw = ABSENT
-    encrypted_content: msgspec.Raw = ABSENT
-    summary: msgspec.Raw = ABSENT
-    content: msgspec.Raw = ABSENT
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -49,7 +32,7 @@ class _Details(msgspec.Struct, gc=False):
 
 class _Response(msgspec.Struct, gc=False):
     status: msgspec.Raw = ABSENT
-    output: list[_Item | None] | None = None
+    output: list[Item | None] | None = None
     incomplete_details: _Details | None = None
     usage: msgspec.Raw = ABSENT
     service_tier: msgspec.Raw = ABSENT
@@ -60,7 +43,7 @@ _T = TypeVar("_T")
 _Parts = Sequence[Text | Thinking | RedactedThinking | ToolCall]
 
 _decode = msgspec.json.Decoder(_Response).decode
-_decode_parts = msgspec.json.Decoder(list[_Part] | str | None).decode
+_decode_parts = msgspec.json.Decoder(list[Part] | str | None).decode
 
 # How a response may have broken; in any other state but these and the good two it is not over.
 _BROKEN = ("failed", "cancelled")
@@ -108,7 +91,7 @@ def _stop(response: _Response, status: str, parts: _Parts) -> Stop:
     return Stop.TOOLS if any(isinstance(part, ToolCall) for part in parts) else Stop.END
 
 
-def _parts(item: _Item) -> _Parts:
+def _parts(item: Item) -> _Parts:
     """Return what an item says; nothing where it is empty, or of no type with a counterpart."""
     kind = text_of(item.type)
     if kind == "message":
@@ -118,7 +101,7 @@ def _parts(item: _Item) -> _Parts:
     return (_call(item),) if kind == "function_call" else ()
 
 
-def _words(item: _Item) -> _Parts:
+def _words(item: Item) -> _Parts:
     """Return what was said as one text, and what was declined as another."""
     parts = _pieces(item.content)
     said = "".join([text_of(part.text) for part in parts])
@@ -131,7 +114,7 @@ def _words(item: _Item) -> _Parts:
     return found
 
 
-def _thoughts(item: _Item) -> _Parts:
+def _thoughts(item: Item) -> _Parts:
     """Return what was thought: the summary, or the thought itself where a server shows that."""
     texts = [text_of(part.text) for part in _pieces(item.summary) or _pieces(item.content)]
     sealed = text_of(item.encrypted_content)
@@ -141,7 +124,7 @@ def _thoughts(item: _Item) -> _Parts:
     return (Thinking(text, pack_reasoning(text_of(item.id), sealed) if sealed else ""),)
 
 
-def _call(item: _Item) -> ToolCall:
+def _call(item: Item) -> ToolCall:
     """Return a call.
 
     :raises NotAnAnswer: it does not say what it calls.
@@ -153,13 +136,13 @@ def _call(item: _Item) -> ToolCall:
     return ToolCall(call_id, name, arguments_of(item.arguments))
 
 
-def _pieces(raw: msgspec.Raw) -> list[_Part]:
+def _pieces(raw: msgspec.Raw) -> list[Part]:
     """Return the parts of a content, which some servers write as a plain string."""
     if raw is ABSENT:
         return []
     parts = decode_leniently(_decode_parts, bytes(raw))
     if isinstance(parts, str):
-        return [_Part(text=raw)]
+        return [Part(text=raw)]
     return _bounded(parts or [])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from omnigate.dialects.media import PDF, image_data_url, pdf_data_url
+from omnigate.dialects.media import PDF, image_data_url, pdf_file
 from omnigate.dialects.packing import unpack_reasoning
 from omnigate.dialects.shapes import (
     Document,
@@ -19,11 +19,7 @@ from omnigate.dialects.shapes import (
     Turn,
 )
 from omnigate.dialects.tool_ids import openai_id, openai_name
-
-ERROR_MARK = "[tool error] "
-"""What is put in front of the answer of a tool that failed; Responses has no member for it."""
-
-_UNNAMED_PDF = "document.pdf"
+from omnigate.dialects.tool_pairs import ERROR_MARK
 
 _Item = dict[str, Any]
 _Content = Text | Image | Document
@@ -138,8 +134,4 @@ def _unmarked(part: _Content) -> _Item:
         return {"type": "input_file", "file_url": part.url}
     if part.media_type != PDF:
         return {"type": "input_text", "text": part.data}
-    return {
-        "type": "input_file",
-        "filename": part.title or _UNNAMED_PDF,
-        "file_data": pdf_data_url(part),
-    }
+    return {"type": "input_file", **pdf_file(part)}

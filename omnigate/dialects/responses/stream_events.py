@@ -50,9 +50,8 @@ class Item(msgspec.Struct, gc=False):
 
 
 class Part(msgspec.Struct, gc=False):
-    """A part of a message, or of what was thought."""
+    """A part of a message, of a summary, or of what was thought."""
 
-    type: msgspec.Raw = ABSENT
     text: msgspec.Raw = ABSENT
     refusal: msgspec.Raw = ABSENT
 

@@ -359,7 +359,7 @@ class ArgumentsTests(SynchronousTestCase):
     def test_raw_arguments(self) -> None:
         """What was wrapped once is unwrapped, but only where nothing else stands beside it."""
         self.assertEqual(self.arguments('{"__raw_arguments": "{\\"a\\": 1"}'), '{"a": 1')
-        self.assertEqual(self.arguments('{"__raw_arguments":""}'), "")
+        self.assertEqual(self.arguments('{"__raw_arguments":""}'), "{}")
         for other in ('{"__raw_arguments":"x","b":1}', '{"__raw_arguments":5}'):
             self.assertEqual(self.arguments(other), other)
 
