@@ -25,7 +25,6 @@ WORKERS = 2
 
 #: What this version does not do, by the area of a case.
 NOT_YET = {
-    "translation": "protocols are not translated yet",
     "media-jobs": "there are no media jobs yet",
 }
 
