@@ -6,27 +6,25 @@ target. Afterwards the only way out is to break the answer off.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.answer import begins_object, wrap_error
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import HEARTBEAT, StreamPassage
 from omnigate.dialects.strike import strike
-from omnigate.errors import CLIENT_GONE, MAX_CLIENT_RETRY_AFTER, UPSTREAM_CUT, GatewayError
-from omnigate.events import NO_TOKENS, TokenCounts
+from omnigate.errors import CLIENT_GONE, UPSTREAM_CUT
+from omnigate.events import NO_TOKENS
 from omnigate.gateway import repeats
+from omnigate.gateway.attempt_account import AttemptAccount, Walker
 from omnigate.gateway.attempts import (
     NO_ANSWERS,
     OWN_ENDINGS,
     PERHAPS_AT_WORK,
     Verdict,
-    Walk,
     judge_status,
-    retry_after_seconds,
 )
 from omnigate.gateway.headers import answer_lines, unrelayable
 from omnigate.gateway.long_passage import LongPassage
@@ -51,87 +49,22 @@ FAILED_BODY_SECONDS = 2.0
 STALE_SECONDS = 2.0
 
 
-class Walker(Protocol):
-    """Whose attempts these are."""
-
-    walk: Walk[Target]
-
-    def next(self) -> None:
-        """The attempt has failed and is written down: try the next target."""
-
-    def unfit(self, error: GatewayError) -> None:
-        """The target cannot serve the request, and was not asked: try the next one."""
-
-    def again(self, attempt: Attempt) -> None:
-        """The attempt has failed and is written down: make this one at the same target."""
-
-    def settle(
-        self,
-        status: int,
-        counts: TokenCounts,
-        estimated: bool,
-        target: Target | None,
-        error_code: str = "",
-    ) -> None:
-        """The exchange has come to its end."""
-
-
-class StreamOf(Passage, Protocol):
-    """The passage of an event stream."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether its protocol said that the answer is finished."""
-
-
-class Attempt:
+class Attempt(AttemptAccount):
     """See the module's docstring.
 
     :ivar connection: where the request is under way, if it is.
-    :ivar delivered: whether the request was written to the upstream, and not called off before all
-        of it was sent, so that it may have cost money.
-    :ivar head: the answer's, once it is here.
-    :ivar meter: counts the answer's tokens, from its head on.
-    :ivar passage: what the client is sent of an event stream.
     :ivar short: collects the answer as long as it may be a short one.
     """
 
-    __slots__ = (
-        "_exchange",
-        "_opening",
-        "_plane",
-        "_relay",
-        "_started_at",
-        "_verdict",
-        "_walker",
-        "connection",
-        "deadline",
-        "delivered",
-        "head",
-        "meter",
-        "passage",
-        "short",
-        "target",
-    )
-
-    log = Logger()
+    __slots__ = ("_opening", "_relay", "connection", "deadline", "short")
 
     def __init__(
         self, walker: Walker, exchange: Exchange, plane: DataPlane, target: Target
     ) -> None:
-        self._walker = walker
-        self._exchange = exchange
-        self._plane = plane
-        self.target = target
-        self._started_at = plane.clock.seconds()
+        super().__init__(walker, exchange, plane, target)
         self._opening: Deferred[UpstreamConnection] | None = None
         self._relay: Relay | None = None
-        self._verdict = Verdict.ANSWER
-        self.head: ResponseHead | None = None
         self.connection: UpstreamConnection | None = None
-        self.delivered = False
-        self.meter: Meter | None = None
-        self.passage: StreamOf | None = None
         self.short: ShortAnswer | None = None
         self.deadline = NEVER
 
@@ -494,45 +427,6 @@ class Attempt:
         self._verdict = judge_status(head.status)
         self.open_meter(head)
 
-    def ended_whole(self) -> None:
-        """The framing of a body ended as it should; whether the stream in it did is told here."""
-        if self.passage is not None and not self.passage.finished and self.meter is not None:
-            self.meter.unfinished()
-
-    # -- what is owed
-
-    def _metered(self) -> tuple[TokenCounts, bool]:
-        exchange = self._exchange
-        meter = self.meter
-        if self.head is not None and self.head.status >= 300:
-            # Nobody sells refusals.
-            return NO_TOKENS, False
-        if meter is None:
-            if not self.delivered:
-                return NO_TOKENS, False
-            # Delivered, and not a byte of an answer: the provider may still bill its input.
-            assert exchange.scan is not None
-            meter = Meter(self._kind(), exchange.scan.stream)
-        return meter.settle(exchange.body)
-
-    def _kind(self) -> str:
-        """The kind of endpoint that the upstream is asked at."""
-        assert self._exchange.endpoint is not None
-        return self._exchange.endpoint.kind
-
-    def metered_at_last(self) -> tuple[TokenCounts, bool]:
-        """The same for an exchange that must end now, even if it is the meter that has failed."""
-        try:
-            return self._metered()
-        except Exception:
-            self.log.failure("what an answer used could not be told")
-            return NO_TOKENS, True
-
-    def record(self, outcome: str, status: int | None) -> None:
-        """Write down how the attempt ended."""
-        elapsed = self._plane.clock.seconds() - self._started_at
-        self._walker.walk.record(outcome, status, max(0, int(elapsed * 1000)))
-
     def _failed(self, outcome: str, status: int | None) -> None:
         """Nothing of an answer was sent, and nothing will be: go on."""
         self._unwatch()
@@ -545,29 +439,6 @@ class Attempt:
     def _next(self) -> None:
         self._walker.next()
 
-    def _fail_target(self, outcome: str, status: int | None) -> None:
-        self._plane.troubles.failed(self.target, outcome)
-        self.record(outcome, status)
-
-    def _refused(self, head: ResponseHead) -> str:
-        """Tell what a status that is no answer means for the target, and name it; else empty."""
-        if self._verdict is Verdict.CREDENTIAL:
-            self._plane.troubles.credential_refused(self.target, head.status)
-            return "upstream_auth"
-        if self._verdict is Verdict.NEXT:
-            self._rate_limited(head)
-            return f"status_{head.status}"
-        return ""
-
-    def _rate_limited(self, head: ResponseHead) -> None:
-        """Obey the provider's own wish where it has one."""
-        asked = None
-        if head.status in (429, 503, 529):
-            asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
-        if head.status == 429:
-            self._walker.walk.hint(asked)
-        self._plane.troubles.failed(self.target, f"status_{head.status}", asked)
-
     def _lines(self, head: ResponseHead, is_error: bool) -> bytes:
         return answer_lines(
             head,
@@ -576,22 +447,6 @@ class Attempt:
             self.target.upstream.secret,
             as_json=is_error,
         )
-
-    def _own_lines(self, head: ResponseHead) -> bytes:
-        """The header lines that no upstream sends."""
-        lines = b""
-        if self._plane.debug_headers:
-            lines = b"x-omnigate-upstream: %b\r\nx-omnigate-attempts: %d\r\n" % (
-                self.target.upstream_name.encode("ascii", "replace"),
-                len(self._walker.walk.records) + 1,
-            )
-        asked = head.headers.get(b"retry-after")
-        if asked and b"x-should-retry" not in head.headers:
-            seconds = retry_after_seconds(asked, self._plane.wall())
-            if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
-                # Too long to be slept through inside a call, as the SDKs do.
-                lines += b"x-should-retry: false\r\n"
-        return lines
 
     # -- the end
 

@@ -22,7 +22,8 @@ from omnigate.dialects.messages.request_reader import read_request
 from omnigate.dialects.responses.request_writer import write_request
 from omnigate.dialects.shapes import Quirk
 from omnigate.events import NO_TOKENS
-from omnigate.gateway.attempt import Walker, is_stream
+from omnigate.gateway.attempt import is_stream
+from omnigate.gateway.attempt_account import Walker
 from omnigate.gateway.headers import translated_answer_lines, unrelayable
 from omnigate.gateway.outgoing import translated_request
 from omnigate.gateway.prepared_attempt import PreparedAttempt

@@ -15,7 +15,7 @@ from omnigate.dialects.messages.own_signatures import (
 )
 from omnigate.dialects.translate import RESPONSES
 from omnigate.errors import GatewayError
-from omnigate.gateway.attempt import Walker
+from omnigate.gateway.attempt_account import Walker
 from omnigate.gateway.outgoing import outgoing_request
 from omnigate.gateway.prepared_attempt import PreparedAttempt
 from omnigate.gateway.tables import Target

@@ -24,7 +24,8 @@ from omnigate.dialects.translated_passage import TranslatedPassage
 from omnigate.errors import GatewayError
 from omnigate.events import NO_TOKENS
 from omnigate.gateway import repeats
-from omnigate.gateway.attempt import Walker, is_stream
+from omnigate.gateway.attempt import is_stream
+from omnigate.gateway.attempt_account import Walker
 from omnigate.gateway.attempts import Verdict
 from omnigate.gateway.headers import translated_answer_lines, unrelayable
 from omnigate.gateway.outgoing import translated_request

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import StreamPassage
-from omnigate.gateway import attempt, exchange, outgoing
+from omnigate.gateway import attempt, attempt_account, exchange, outgoing
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
 from omnigate.protocols.relay import Relay
@@ -182,7 +182,7 @@ class CrashTests(SynchronousTestCase):
             (Meter, "settle", WHOLE),
             (attempt, "answer_lines", WHOLE),
             (attempt, "wrap_error", REFUSED),
-            (attempt, "retry_after_seconds", BUSY),
+            (attempt_account, "retry_after_seconds", BUSY),
             (attempt, "LongPassage", LONG),
             (LongPassage, "feed", LONG),
             (attempt, "answer_lines", LONG),
