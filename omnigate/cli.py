@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from omnigate.admin_client import DEFAULT_URL, AdminClient, AdminError, client_from
-from omnigate.config.agreement import models_of_no_route
+from omnigate.config.agreement import caps_of_other_protocol, models_of_no_route
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.text import one_line
 
@@ -237,7 +237,8 @@ def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         )
     ]
     print(f"{options.config}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
-    for note in islice(models_of_no_route(config), _MAX_NOTES):
+    notes = chain(models_of_no_route(config), caps_of_other_protocol(config))
+    for note in islice(notes, _MAX_NOTES):
         print(f"{options.config}: note: {note}", file=sys.stderr)
     return 0
 

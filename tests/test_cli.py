@@ -58,12 +58,15 @@ class CliTests(AdminServerTestCase):
         self.assertIn("good, with 0 keys, 1 upstream and 1 route", out)
 
     def test_check_notes(self) -> None:
-        """A model of a key that no route has is no fault; it is noted, beside what was asked."""
+        """What is no fault but may be a slip is noted, beside what was asked."""
         keys = '[[keys]]\nname = "app"\nkey_env = "A"\nmodels = ["no-such"]\n'
         status, out, err = self.run_cli("check", self.config(keys + GOOD))
         self.assertEqual(status, 0)
         self.assertIn("good, with 1 key", out)
         self.assertIn('note: keys[0].models ("app"): no route has a model "no-such"', err)
+        status, _, err = self.run_cli("check", self.config(GOOD + "  caps = { prefill = true }\n"))
+        self.assertEqual(status, 0)
+        self.assertIn("note: routes[0].targets[0].caps.prefill", err)
 
     def test_check_tells_every_fault(self) -> None:
         """One line for each, with the file and the place, and status 1."""

@@ -50,6 +50,45 @@ def models_of_no_route(config: Config) -> Iterator[Fault]:
                 yield Fault(f"keys[{index}].models", message, quoted(key.name))
 
 
+#: The ``caps`` that only a translation to an upstream of this protocol looks at.
+_CAPS_OF = {
+    "anthropic": (
+        "thinking",
+        "thinking_off",
+        "forced_tools",
+        "mid_system",
+        "prefill",
+        "structured_outputs",
+    ),
+    "openai": (
+        "reasoning",
+        "effort_none",
+        "stop",
+        "max_tokens_field",
+        "user_field",
+        "upstream_api",
+    ),
+}
+
+
+def caps_of_other_protocol(config: Config) -> Iterator[Fault]:
+    """Yield what targets say of their models that their upstreams' protocol has no use for."""
+    protocols = {upstream.name: upstream.protocol for upstream in config.upstreams}
+    for number, route in enumerate(config.routes):
+        for place, target in enumerate(route.targets):
+            protocol = protocols[target.upstream]
+            path = f"routes[{number}].targets[{place}]"
+            other = "openai" if protocol == "anthropic" else "anthropic"
+            idle = [
+                f"caps.{name}" for name in _CAPS_OF[other] if getattr(target.caps, name) is not None
+            ]
+            if other == "anthropic" and target.default_max_tokens is not None:
+                idle.append("default_max_tokens")
+            for name in idle:
+                message = f'has no effect: it is for upstreams with protocol = "{other}"'
+                yield Fault(f"{path}.{name}", message, quoted(route.model))
+
+
 def _matches_any(pattern: str, models: list[str]) -> bool:
     """Whether one of the models, in order, is the pattern's."""
     prefix = pattern.removesuffix("*")

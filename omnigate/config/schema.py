@@ -224,6 +224,10 @@ _STRUCTURE: Final = Structure(
             KeyConfig,
             "max_jobs_per_day",
         ): "media jobs are not supported by this version: take it out",
+        **{
+            (TargetConfig, field.name): f"is one of caps: write caps = {{ {field.name} = … }}"
+            for field in attrs.fields(CapsConfig)
+        },
     },
 )
 

@@ -65,7 +65,8 @@ class Fault:
         return f"{self.path}{row}: {self.message}" if self.path else self.message
 
 
-#: Keys that are known but not for this version: what to say in place of "unknown key".
+#: Keys that are known, but not in this table or this version: what to say in place of "unknown
+#: key".
 KnownLater = Mapping[tuple[type, str], str]
 
 

@@ -1,5 +1,6 @@
 """A client's request decoded to be translated, and what is told of one that cannot be."""
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +13,17 @@ T = TypeVar("T")
 
 # Where msgspec says the fault is: "Expected `int`, got `str` - at `$.messages[0].content`".
 _PLACE = " - at `$"
+_TYPES = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+
+_JSON_NAMES = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
+"""What msgspec calls a type by, and what it is in JSON."""
 
 MAX_PIECES = 6000
 """The most messages, parts of messages, calls and tools of a translated request, all together.
@@ -40,7 +52,7 @@ def decode_request(
     except msgspec.ValidationError as error:
         what, _, place = reason_of(error).partition(_PLACE)
         path = (within + place.rstrip("`")).lstrip(".")
-        message = f"{path or 'the body'} has the wrong type: {what[:1].lower()}{what[1:]}"
+        message = f"{path or 'the body'} has the wrong type: {_in_words(what)}"
         raise GatewayError("invalid_request", message, param=path or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = (
@@ -48,6 +60,18 @@ def decode_request(
             " surrogate pairs and a moderate depth"
         )
         raise GatewayError("invalid_json", message) from None
+
+
+def _in_words(what: str) -> str:
+    """Say what msgspec says of a wrong type in the words of JSON."""
+    found = _TYPES.fullmatch(what)
+    if not found:
+        return what[:1].lower() + what[1:]
+    wanted, got = (
+        " or ".join(_JSON_NAMES.get(name, name) for name in names.split(" | "))
+        for names in (found[1].removesuffix(" | null"), found[2])
+    )
+    return f"expected {wanted}, got {got}"
 
 
 def check_pieces(count: int) -> None:

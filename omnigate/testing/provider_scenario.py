@@ -163,10 +163,13 @@ _PHRASES: dict[str, tuple[_Fields, str]] = {
         "close without a byte when a second request comes on a connection",
     ),
     "echo-key": ({"echo_key": True}, "the credential of the request as the first word"),
-    "strict": ({"strict": True}, "refuse with 400 what the hosted APIs refuse"),
+    "strict": (
+        {"strict": True},
+        "refuse with 400 what the hosted APIs refuse, and the tools they run themselves",
+    ),
     "loop": (
         {"strict": True, "loop": True},
-        "strict; three turns with thinking, parallel calls, an image, a PDF and a schema",
+        "strict; the play of omnigate/testing/provider_loop.py: thinking, tools, an image, a PDF",
     ),
     "redacted": ({"redacted": True}, "in that play, think what only the provider can read"),
     "times-#": ({"times": "#"}, "only for the first so many requests of this name"),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Mapping
+from typing import ClassVar
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.config.agreement import disagreements, models_of_no_route
-from omnigate.config.schema import load_config
+from omnigate.config.agreement import (
+    caps_of_other_protocol,
+    disagreements,
+    models_of_no_route,
+)
+from omnigate.config.schema import CapsConfig, ConfigError, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -155,3 +163,61 @@ class ModelsOfKeysTests(SynchronousTestCase):
             for model in models
         )
         self.assertEqual(len(self.notes(models, [pattern])), 0 if matched else 1)
+
+
+class CapsOfOtherProtocolTests(SynchronousTestCase):
+    """What targets say of their models, and their upstream's protocol has no use for."""
+
+    #: A value for each of the caps.
+    VALUES: ClassVar[Mapping[str, object]] = {
+        "thinking": "budget",
+        "efforts": ["low"],
+        "max_tokens_field": "max_tokens",
+        "user_field": "user",
+        "upstream_api": "chat",
+    }
+
+    def notes(self, protocol: str, target: str) -> list[str]:
+        config = load_config(
+            f'upstreams = [{{name = "u", protocol = "{protocol}", base_url = "https://h/v1"}}]\n'
+            f'routes = [{{model = "fast", targets = [{{upstream = "u", model = "m", {target}}}]}}]'
+        )
+        return [str(note) for note in caps_of_other_protocol(config)]
+
+    def test_each(self) -> None:
+        """Each of the caps is noted at the protocol that its table in the manual leaves out."""
+        both = {"sampling", "efforts"}
+        for field in attrs.fields(CapsConfig):
+            value = json.dumps(self.VALUES.get(field.name, True))
+            noted = [
+                protocol
+                for protocol in ("openai", "anthropic")
+                if self.notes(protocol, f"caps = {{ {field.name} = {value} }}")
+            ]
+            self.assertEqual(len(noted), 0 if field.name in both else 1, field.name)
+
+    def test_told(self) -> None:
+        """A note has the place, the route and the protocol it would be for."""
+        self.assertEqual(
+            self.notes("anthropic", 'default_max_tokens = 9, caps = { upstream_api = "chat" }'),
+            [
+                'routes[0].targets[0].caps.upstream_api ("fast"): has no effect: it is for'
+                ' upstreams with protocol = "openai"'
+            ],
+        )
+        self.assertEqual(
+            self.notes("openai", "default_max_tokens = 9, caps = { sampling = false }"),
+            [
+                'routes[0].targets[0].default_max_tokens ("fast"): has no effect: it is for'
+                ' upstreams with protocol = "anthropic"'
+            ],
+        )
+
+    def test_misplaced(self) -> None:
+        """One that stands in the target itself is a fault that says where it belongs."""
+        for field in attrs.fields(CapsConfig):
+            error = self.assertRaises(ConfigError, self.notes, "openai", f"{field.name} = 1")
+            self.assertEqual(
+                [fault.message for fault in error.faults],
+                [f"is one of caps: write caps = {{ {field.name} = … }}"],
+            )

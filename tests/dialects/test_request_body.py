@@ -57,6 +57,25 @@ class DecodeTests(SynchronousTestCase):
             self.assertIn(place or "the body", error.message)
             self.assertNotIn("$", error.message)
 
+    def test_types_in_words(self) -> None:
+        """Types have the names of JSON, and what was there has the name of what it was."""
+        for body, told in (
+            (
+                b'{"messages":1}',
+                "messages has the wrong type: expected an array, got a whole number",
+            ),
+            (
+                b'{"messages":[{"content":true}]}',
+                "messages[0].content has the wrong type: expected a string or an array,"
+                " got true or false",
+            ),
+            (b'"x"', "the body has the wrong type: expected an object, got a string"),
+            (b"1.5", "the body has the wrong type: expected an object, got a number"),
+            (b"null", "the body has the wrong type: expected an object, got null"),
+        ):
+            error = self.assertRaises(GatewayError, decode_request, decode, body)
+            self.assertEqual(error.message, told)
+
     def test_no_json(self) -> None:
         """Half a surrogate pair, bad UTF-8, a huge depth and plain junk are no JSON."""
         for body in (
