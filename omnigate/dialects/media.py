@@ -23,6 +23,7 @@ TEXT_TYPES = frozenset({PLAIN_TEXT, "text/markdown", "text/csv", "application/js
 _MAX_HEAD_CHARS = 512
 
 _WHITE_SPACE = b" \t\r\n"
+_WEB = ("http", "https")
 
 
 def read_image_url(url: str, detail: str | None, cache: CacheMark | None, path: str) -> Image:
@@ -31,9 +32,10 @@ def read_image_url(url: str, detail: str | None, cache: CacheMark | None, path: 
     :param path: of the address itself, ``messages[0].content[1].image_url.url``.
     :raises GatewayError: it is neither a data URL of a picture nor an ``http`` or ``https`` URL.
     """
-    if _is_web_url(url):
+    scheme = _scheme(url)
+    if scheme in _WEB:
         return Image(url=url, detail=detail, cache=cache, path=path)
-    if _scheme(url) != "data":
+    if scheme != "data":
         message = (
             f"{path} is neither an http(s) URL nor a data URL: send the picture as"
             " data:image/png;base64,… or by its web address"
@@ -124,7 +126,7 @@ def _scheme(url: str) -> str:
 
 
 def _is_web_url(url: str) -> bool:
-    return _scheme(url) in ("http", "https")
+    return _scheme(url) in _WEB
 
 
 def _read_data_url(url: str, path: str) -> tuple[str, str]:
@@ -136,7 +138,8 @@ def _read_data_url(url: str, path: str) -> tuple[str, str]:
     """
     comma = url.find(",", 0, _MAX_HEAD_CHARS)
     media_type, *parameters = url[len("data:") : max(comma, 0)].split(";")
-    if comma < 0 or not any(word.strip().lower() == "base64" for word in parameters):
+    packed = "base64" in parameters or "base64" in [word.strip().lower() for word in parameters]
+    if comma < 0 or not packed:
         message = f"{path} is no whole data URL: it has the form data:<type>;base64,<data>"
         raise malformed(path, message)
     return media_type.strip().lower(), url[comma + 1 :]

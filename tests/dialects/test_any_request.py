@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
+from omnigate.dialects.request_body import MAX_PIECES
 from omnigate.dialects.shapes import Quirk
 from omnigate.errors import GatewayError
-from tests.dialects.conversations import PAIRS
+from tests.dialects.conversations import PAIRS, Called, Round, Talk, Words
 from tests.dialects.odd_bodies import ODD_BODIES, broken, words_of
-from tests.dialects.spellings import Body, read_back
+from tests.dialects.spellings import Body, encoded, read_back, spelled
 from tests.dialects.test_translated_wholes import piece
 from tests.dialects.upstream_rules import check_upstream
 
@@ -99,3 +100,39 @@ class AnyRequestTests(SynchronousTestCase):
         """Values of any type in any place are taken or refused, and never a crash."""
         for pair in PAIRS:
             self.judge(pair, data.draw(broken(pair[0])), caps, Quirk.NONE)
+
+    def test_bounded(self) -> None:
+        """As many calls with their results are taken in every protocol, and no more."""
+        for pair in PAIRS:
+            for rounds, taken in ((MAX_PIECES // 4 - 2, True), (MAX_PIECES // 4 + 2, False)):
+                body = encoded(spelled(pair[0], talk_of(rounds), pair[1]))
+                try:
+                    translated(pair, body, Capabilities(), Quirk.NONE)
+                except GatewayError as error:
+                    self.assertEqual(error.kind.code, "request_too_complex")
+                    self.assertFalse(taken, pair)
+                else:
+                    self.assertTrue(taken, pair)
+
+
+def talk_of(rounds: int) -> Talk:
+    """Return a conversation of so many calls, each behind the result of the one before."""
+    called = [Called(f"c{index}", "f", "{}", "x") for index in range(rounds)]
+    first = [Words("x")]
+    return Talk(
+        system="",
+        rounds=[Round([] if index else first, calls=[one]) for index, one in enumerate(called)],
+        last=(),
+        tools=(),
+        choice="",
+        one_at_a_time=False,
+        max_tokens=16,
+        temperature=None,
+        top_p=None,
+        stop=(),
+        effort=None,
+        schema=None,
+        user="",
+        tier=None,
+        stream=False,
+    )
