@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from omnigate.dialects.answer import begins_object, wrap_error
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.passage import HEARTBEAT, StreamPassage
-from omnigate.dialects.strike import strike
+from omnigate.dialects.passage import HEARTBEAT
 from omnigate.errors import CLIENT_GONE, UPSTREAM_CUT
 from omnigate.events import NO_TOKENS
-from omnigate.gateway import repeats
 from omnigate.gateway.attempt_account import AttemptAccount, Walker
 from omnigate.gateway.attempts import (
     NO_ANSWERS,
@@ -26,9 +23,7 @@ from omnigate.gateway.attempts import (
     Verdict,
     judge_status,
 )
-from omnigate.gateway.headers import answer_lines, unrelayable
-from omnigate.gateway.long_passage import LongPassage
-from omnigate.gateway.outgoing import asks_for_usage, outgoing_request
+from omnigate.gateway.headers import unrelayable
 from omnigate.gateway.tables import Target
 from omnigate.protocols.relay import Passage, Relay, ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
@@ -128,12 +123,7 @@ class Attempt(AttemptAccount):
 
     def _request(self) -> bytes:
         """The whole request, head and body."""
-        exchange = self._exchange
-        scan, endpoint = exchange.scan, exchange.endpoint
-        assert scan is not None and endpoint is not None
-        return outgoing_request(
-            self.target, endpoint, exchange.head, exchange.target.query, exchange.body, scan
-        )
+        raise NotImplementedError
 
     # -- the answer
 
@@ -195,19 +185,8 @@ class Attempt(AttemptAccount):
         return Relay
 
     def open_meter(self, head: ResponseHead) -> None:
-        """Make the meter for an answer, and the passage where it is an event stream."""
-        endpoint, scan = self._exchange.endpoint, self._exchange.scan
-        assert endpoint is not None and scan is not None
-        streamed = is_stream(head)
-        meter = self.meter = Meter(endpoint.kind, streamed)
-        if streamed:
-            self.passage = StreamPassage(
-                endpoint.kind,
-                meter,
-                asks_for_usage(endpoint, scan),
-                self.target.upstream.secret,
-                self._plane.held,
-            )
+        """Make the meter for an answer, and the passage where it is to be relayed at once."""
+        self.meter = Meter(self._kind(), is_stream(head))
 
     def answer_data(self, data: bytes) -> None:
         """Not called: the body is handed over with the head."""
@@ -283,52 +262,17 @@ class Attempt(AttemptAccount):
 
     def _answer(self, head: ResponseHead, body: bytes) -> None:
         """Send a whole answer, if it is one."""
-        exchange, meter = self._exchange, self.meter
-        assert meter is not None
-        if head.status < 300:
-            verdict = meter.whole(body)
-            if verdict != "ok":
-                self._failed(verdict, head.status)
-                return
-            counts, estimated = meter.settle(exchange.body)
-        else:
-            if head.status >= 400:
-                body = wrap_error(exchange.protocol, head.status, body, exchange.id)
-            counts, estimated = NO_TOKENS, False
-        secret = self.target.upstream.secret
-        body = strike(body, secret)
-        lines = self._lines(head, head.status >= 400)
-        self._plane.troubles.succeeded(self.target)
-        self.record("ok", head.status)
-        exchange.response.bytes_out = len(body)
-        self._walker.settle(head.status, counts, estimated, self.target)
-        repeats.keep(exchange, head, body, secret)
-        exchange.response.whole(head.status, lines, body)
+        raise NotImplementedError
 
     def short_overflow(self, begun: bytes) -> None:
-        """The answer is longer than what is kept: from here on it is relayed."""
-        connection, head = self.connection, self.head
-        assert connection is not None and head is not None
-        if self._verdict is not Verdict.ANSWER:
-            connection.drop()
-            self.short_whole(b"")
-            return
-        if head.status < 300 and not begins_object(begun):
-            connection.drop()
-            self._failed("not_json", head.status)
-            return
-        self.short = None
-        assert self.meter is not None
-        passage = LongPassage(self.meter, self.target.upstream.secret)
-        self._relay_on(connection, passage).answer_data(begun)
+        """The answer is longer than what is kept of a short one."""
+        raise NotImplementedError
 
     # -- a relayed answer
 
     def relay_head(self) -> tuple[int, bytes]:
-        """The head goes out with the first byte of the body."""
-        head = self.head
-        assert head is not None
-        return head.status, self._lines(head, False)
+        """Status and header lines; they go out with the first byte of the body."""
+        raise NotImplementedError
 
     def relay_failed(self, outcome: str, reason: str) -> None:
         """Nothing was sent: the next target may do better."""
@@ -438,15 +382,6 @@ class Attempt(AttemptAccount):
 
     def _next(self) -> None:
         self._walker.next()
-
-    def _lines(self, head: ResponseHead, is_error: bool) -> bytes:
-        return answer_lines(
-            head,
-            self._exchange.id_bytes,
-            self._own_lines(head),
-            self.target.upstream.secret,
-            as_json=is_error,
-        )
 
     # -- the end
 

@@ -16,6 +16,7 @@ from omnigate.gateway import settle
 from omnigate.gateway.attempt import Attempt
 from omnigate.gateway.attempts import Walk
 from omnigate.gateway.counting import CountingAttempt
+from omnigate.gateway.passed_attempt import PassedAttempt
 from omnigate.gateway.stripped_attempt import StrippedAttempt, may_need_stripping
 from omnigate.gateway.tables import Target
 from omnigate.gateway.translated_attempt import TranslatedAttempt
@@ -91,7 +92,7 @@ class Forwarding:
         if kind == endpoint.kind:
             if self._strips is None:
                 self._strips = may_need_stripping(kind, exchange.body)
-            made = StrippedAttempt if self._strips else Attempt
+            made = StrippedAttempt if self._strips else PassedAttempt
             return made(self, exchange, plane, target)
         quirks = plane.quirks.known(key.sha256, target.upstream_name, target.model)
         return TranslatedAttempt(self, exchange, plane, target, kind, quirks)

@@ -17,6 +17,7 @@ from omnigate.dialects.translate import RESPONSES
 from omnigate.errors import GatewayError
 from omnigate.gateway.attempt_account import Walker
 from omnigate.gateway.outgoing import outgoing_request
+from omnigate.gateway.passed_attempt import PassedAttempt
 from omnigate.gateway.prepared_attempt import PreparedAttempt
 from omnigate.gateway.tables import Target
 from omnigate.wire.json_body import BodyScan
@@ -35,7 +36,7 @@ def may_need_stripping(kind: str, body: bytes) -> bool:
     return kind not in ("chat", "completions", "embeddings") and may_hold_own(kind, body)
 
 
-class StrippedAttempt(PreparedAttempt):
+class StrippedAttempt(PreparedAttempt, PassedAttempt):
     """See the module's docstring."""
 
     __slots__ = ("_body", "_scan")

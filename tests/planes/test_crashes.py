@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import StreamPassage
-from omnigate.gateway import attempt, attempt_account, exchange, outgoing
+from omnigate.gateway import attempt, attempt_account, exchange, outgoing, passed_attempt
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
 from omnigate.protocols.relay import Relay
@@ -177,19 +177,19 @@ class CrashTests(SynchronousTestCase):
         """A part that fails at the answer makes a 500 as long as nothing was sent."""
         for owner, name, scene in (
             (attempt, "judge_status", WHOLE),
-            (attempt, "begins_object", LONG),
+            (passed_attempt, "begins_object", LONG),
             (Meter, "whole", WHOLE),
             (Meter, "settle", WHOLE),
-            (attempt, "answer_lines", WHOLE),
-            (attempt, "wrap_error", REFUSED),
+            (passed_attempt, "answer_lines", WHOLE),
+            (passed_attempt, "wrap_error", REFUSED),
             (attempt_account, "retry_after_seconds", BUSY),
-            (attempt, "LongPassage", LONG),
+            (passed_attempt, "LongPassage", LONG),
             (LongPassage, "feed", LONG),
-            (attempt, "answer_lines", LONG),
-            (attempt, "StreamPassage", STREAM),
+            (passed_attempt, "answer_lines", LONG),
+            (passed_attempt, "StreamPassage", STREAM),
             (attempt, "Relay", STREAM),
             (StreamPassage, "feed", STREAM),
-            (attempt, "answer_lines", STREAM),
+            (passed_attempt, "answer_lines", STREAM),
         ):
             self.play(owner, name, scene)
             self.play(owner, name, scene, warm=True)
