@@ -44,6 +44,8 @@ from omnigate.dialects.responses.request_writer import write_request as write_re
 from omnigate.dialects.responses.stream_reader import StreamReader as ResponsesStreamReader
 from omnigate.dialects.responses.stream_writer import StreamWriter as ResponsesStreamWriter
 from omnigate.dialects.shapes import Answer, DeltaSink, Frame, Quirk, Request, Written
+from omnigate.dialects.struck_sink import StruckSink
+from omnigate.text import MIN_SECRET_CHARS
 
 CHAT, RESPONSES, MESSAGES = "chat", "responses", "messages"
 
@@ -60,10 +62,13 @@ UPSTREAM_PATHS = {CHAT: b"/chat/completions", RESPONSES: b"/responses", MESSAGES
 class Reader(Protocol):
     """Reads an upstream's stream; see the ``stream_reader`` of each protocol.
 
+    :ivar closed: the protocol's own end has come, so that its figures are the last; also where the
+        answer could not be told.
     :ivar finished: the protocol has called the answer finished.
     :ivar failed: the answer broke; nothing more comes.
     """
 
+    closed: bool
     finished: bool
     failed: bool
 
@@ -261,10 +266,16 @@ class Translator:
         replay(answer, writer)
         return b"".join(writer.out)
 
-    def stream(self) -> tuple[Reader, Writer]:
-        """Make the reader of the upstream's stream, and the writer it drives."""
+    def stream(self, secret: bytes = b"") -> tuple[Reader, Writer]:
+        """Make the reader of the upstream's stream, and the writer it drives.
+
+        :param secret: the upstream's credential, which the writer is never told.
+        """
         writer = self._client.writer(self._frame)
-        return self._upstream.reader(writer, self.meter), writer
+        sink: DeltaSink = writer
+        if len(secret) >= MIN_SECRET_CHARS:
+            sink = StruckSink(writer, secret.decode("latin-1"))
+        return self._upstream.reader(sink, self.meter), writer
 
     def error(self, status: int, body: bytes) -> tuple[int, bytes, bytes]:
         """Translate an error.

@@ -58,7 +58,7 @@ class TranslatedPassage:
         self.started = False
         self.first_error: bytes | None = None
         self.broken = ""
-        self._reader, self._writer = translator.stream()
+        self._reader, self._writer = translator.stream(secret)
         self._secret = secret
         self._splitter = EventSplitter()
         self._hold = Hold(held or HeldBytes())
@@ -72,6 +72,11 @@ class TranslatedPassage:
         return self._reader.finished
 
     @property
+    def closed(self) -> bool:
+        """Whether the protocol's own end has come, also that of an answer which broke with it."""
+        return self._reader.closed
+
+    @property
     def over(self) -> bool:
         """Whether nothing that comes will be read."""
         return bool(self.broken)
@@ -79,6 +84,8 @@ class TranslatedPassage:
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the upstream and return what to send to the client now."""
         if self._settled and len(data) <= HOLD_BYTES and data.endswith(b"\n\n"):
+            if self._secret and data.find(self._secret) >= 0:
+                data = strike(data, self._secret)
             payloads = plain_payloads(data)
             if payloads is not None:
                 reader = self._reader
@@ -162,6 +169,9 @@ class TranslatedPassage:
             except TreeError:
                 self._fault("event_too_complex")
                 return False
+        if self._secret:
+            # Before it is read: what is packed for the client cannot be searched any more.
+            payload = strike(payload, self._secret)
         reader, out = self._reader, self._writer.out
         first = not self.started and not out
         reader.event(payload)
@@ -169,7 +179,7 @@ class TranslatedPassage:
             return True
         self.broken = "error_event"
         if first:
-            self.first_error = strike(payload, self._secret)
+            self.first_error = payload
             out.clear()
         return False
 

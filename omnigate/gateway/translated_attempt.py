@@ -14,7 +14,6 @@ from omnigate.dialects.quirk_signs import refused_quirk
 from omnigate.dialects.shapes import Quirk
 from omnigate.dialects.strike import strike
 from omnigate.dialects.translate import (
-    RESPONSES,
     UPSTREAM_PATHS,
     Asked,
     Translator,
@@ -228,8 +227,11 @@ class TranslatedAttempt(PreparedAttempt):
         key, scan = exchange.key, exchange.scan
         assert translator is not None and key is not None and scan is not None
         counter, self._counter = self._counter, None
+        secret = self.target.upstream.secret
         room = self._plane.parse_memory.reserve_answer(key.use, body, counter)
         try:
+            # Before it is read: what is packed for the client cannot be searched any more.
+            body = strike(body, secret)
             # Its length was counted while it came; now it is counted with what it says.
             translator.meter.body_bytes = 0
             if scan.stream:
@@ -238,7 +240,7 @@ class TranslatedAttempt(PreparedAttempt):
                 told = translator.answer(body)
         finally:
             room.release()
-        return strike(told, self.target.upstream.secret)
+        return strike(told, secret)
 
     def _answer_untold(self, head: ResponseHead, body: bytes, error: GatewayError) -> None:
         """Refuse an answer that there is no room to translate: it is here, and has to be paid."""
@@ -322,13 +324,10 @@ class TranslatedAttempt(PreparedAttempt):
         self.relay_complete()
 
     def ended_whole(self) -> None:
-        """A stream that its protocol never called finished has only running totals.
+        """A stream that its protocol never brought to an end has only running totals.
 
-        But the event of a response that has failed closes it, figures and all.
+        The end need not be a finish: a response that has failed tells its figures, too.
         """
-        if self.kind != RESPONSES or not self._failed_by_itself():
-            super().ended_whole()
-
-    def _failed_by_itself(self) -> bool:
         passage = self.passage
-        return isinstance(passage, TranslatedPassage) and passage.broken == "error_event"
+        if not isinstance(passage, TranslatedPassage) or not passage.closed:
+            super().ended_whole()

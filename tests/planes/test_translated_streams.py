@@ -279,7 +279,7 @@ class BrokenTests(StreamTestCase):
         for one, two in PAIRS:
             self.begin(one, two)
             self.plane.last.answer(STREAM_HEAD)
-            self.say(*UPSTREAMS[two][2][:4])
+            self.say(*UPSTREAMS[two][2][:2])
             self.plane.last.answer(chunk(failed[two] + UPSTREAMS[two][2][-1]))
             answer = self.client.answer
             self.assertIn(b"too busy", answer.body.rpartition(b"data: ")[2], (one, two))
@@ -391,3 +391,26 @@ class LeavingTests(StreamTestCase):
         self.plane.last.answer(END)
         [told] = self.plane.events
         self.assertEqual((499, 3), (told.status, told.output_tokens))
+
+
+class CredentialTests(StreamTestCase):
+    def test_in_pieces(self) -> None:
+        """Whatever the pieces, no client can put the upstream's credential together."""
+        for one, two in PAIRS:
+            for size in (1, 4, 9, len(SECRET)):
+                self.begin(one, two)
+                self.plane.last.answer(STREAM_HEAD)
+                whole = SECRET + " " + SECRET
+                texts = [whole[at : at + size] for at in range(0, len(whole), size)]
+                for piece in UPSTREAMS[two][2]:
+                    if b"Hel" in piece and b"Hello" not in piece:
+                        for text in texts:
+                            self.say(piece.replace(b"Hel", text.encode()))
+                    else:
+                        self.say(piece)
+                self.plane.last.answer(END)
+                self.assertTrue(self.client.answer.whole)
+                told = text_of(one, self.client.answer.body)
+                self.assertNotIn(SECRET[5:], told, (one, two, size))
+                self.assertEqual(2, told.count("[redacted]"), (one, two, size, told))
+                self.assertNotIn(SECRET[5:].encode(), self.client.received())

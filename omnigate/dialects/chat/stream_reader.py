@@ -25,6 +25,7 @@ class StreamReader:
     A reason to finish is remembered, for the usage may follow it: the finish is told at ``[DONE]``,
     or where the stream ends behind it. A stream without such a reason is told as broken.
 
+    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
     :ivar started: whether the sink was told that the answer has begun.
     :ivar finished: whether it was told the finish.
     :ivar failed: whether it was told a fault; if nothing had started, this is all it was told.
@@ -38,6 +39,7 @@ class StreamReader:
         "_reason",
         "_refused",
         "_sink",
+        "closed",
         "failed",
         "finished",
         "started",
@@ -48,6 +50,7 @@ class StreamReader:
 
         :param meter: of the kind ``chat``.
         """
+        self.closed = False
         self.started = False
         self.finished = False
         self.failed = False
@@ -94,6 +97,8 @@ class StreamReader:
         self._sink.finish(stop, answer_usage(self._meter), None)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:
+        if chunk.usage is not None:
+            self._meter.merge_closing(chunk.usage)
         if chunk.error is not ABSENT and tells_error(chunk.error):
             self._fail(openai_fault(None, data))
             return
@@ -106,12 +111,12 @@ class StreamReader:
         if not self.started:
             self.started = True
             self._sink.start()
-        if chunk.usage is not None:
-            self._meter.merge_closing(chunk.usage)
         self._order.scanned_chars = 0
         told = False
         for choice in choices:
             delta = choice.delta
+            if choice.finish_reason:
+                self.closed = True
             if choice.index or told:
                 # More than one answer is never asked for; it would be billed all the same.
                 if delta is not None:
@@ -160,6 +165,7 @@ class StreamReader:
     def _odd_event(self, data: bytes) -> None:
         """Take an event that does not fit its shape, or is none of it."""
         if data.lstrip().startswith(b"[DONE]"):
+            self.closed = True
             self.end()
             return
         self._meter.event_count += 1

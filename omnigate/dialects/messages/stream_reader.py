@@ -43,6 +43,7 @@ _DELTAS = frozenset(("text_delta", "input_json_delta", "thinking_delta", "signat
 class StreamReader:
     """Reads one stream, whose blocks come one after the other.
 
+    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
     :ivar started: whether the sink was told that the answer has begun.
     :ivar finished: whether it was told the finish.
     :ivar failed: whether it was told a fault; if nothing had started, this is all it was told.
@@ -61,6 +62,7 @@ class StreamReader:
         "_reason",
         "_signature",
         "_sink",
+        "closed",
         "failed",
         "finished",
         "started",
@@ -71,6 +73,7 @@ class StreamReader:
 
         :param meter: of the kind ``messages``.
         """
+        self.closed = False
         self.started = False
         self.finished = False
         self.failed = False
@@ -109,6 +112,10 @@ class StreamReader:
 
     def _event(self, event: StreamEvent, data: bytes) -> None:
         name = event.type
+        if event.usage is not None:
+            self._meter.merge_closing(event.usage)
+        if event.message is not None and event.message.usage is not None:
+            self._meter.merge_opening(event.message.usage)
         if name == "content_block_delta":
             delta = event.delta
             if delta is not None:
@@ -116,8 +123,6 @@ class StreamReader:
         elif name == "error" or (event.error is not ABSENT and tells_error(event.error)):
             self._fail(anthropic_fault(None, data))
         else:
-            if event.usage is not None:
-                self._meter.merge_closing(event.usage)
             self._other_event(name, event, data)
 
     def _other_event(self, name: str, event: StreamEvent, data: bytes) -> None:
@@ -129,8 +134,6 @@ class StreamReader:
             if event.index is None or event.index == self._index:
                 self._end_block()
         elif name == "message_start":
-            if event.message is not None and event.message.usage is not None:
-                self._meter.merge_opening(event.message.usage)
             self._start()
         elif name == "message_delta":
             self._message_delta(event)
@@ -241,6 +244,7 @@ class StreamReader:
             self._explanation = delta.stop_details.explanation
 
     def _finish(self) -> None:
+        self.closed = True
         if not self.started:
             raise BrokenStream("The upstream ended an answer that had not begun.")
         self._end_block()

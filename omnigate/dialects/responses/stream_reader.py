@@ -6,7 +6,7 @@ is taken from the deltas only; what never was, from ``output_item.done``, and fa
 last event, which repeats all.
 """
 
-from omnigate.dialects.answer_usage import answer_usage
+from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, openai_fault
@@ -28,7 +28,6 @@ from omnigate.dialects.responses.stream_events import (
     response_of,
 )
 from omnigate.dialects.shapes import DeltaSink, Stop
-from omnigate.dialects.usage import read_usage
 
 # Items that are remembered as told, so that a late or repeated ``done`` does not tell them again.
 MAX_PAST_ITEMS = 128
@@ -46,6 +45,8 @@ _DELTAS = {
 }
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 
+_NO_RESPONSE = Response()
+
 _INCOMPLETE = "incomplete"
 #: How an answer may end, from good to bad: of what the last event says twice, the worse counts.
 _OUTCOMES = ("completed", _INCOMPLETE, "cancelled", "failed")
@@ -55,18 +56,30 @@ _ENDS = {f"response.{outcome}": outcome for outcome in _OUTCOMES}
 class StreamReader:
     """Reads one stream.
 
+    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
     :ivar started: whether the sink was told of a start.
     :ivar finished: whether the stream said that the answer is finished.
     :ivar failed: whether the sink was told of a fault. Nothing is read afterwards.
     """
 
-    __slots__ = ("_meter", "_odd", "_past", "_queue", "_sink", "failed", "finished", "started")
+    __slots__ = (
+        "_meter",
+        "_odd",
+        "_past",
+        "_queue",
+        "_sink",
+        "closed",
+        "failed",
+        "finished",
+        "started",
+    )
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
         """Read for one sink.
 
         :param meter: of a streamed answer of Responses.
         """
+        self.closed = False
         self.started = False
         self.finished = False
         self.failed = False
@@ -119,9 +132,11 @@ class StreamReader:
     def _odd_event(self, data: bytes) -> None:
         """Take an event that does not fit its shape."""
         text = data.strip()
-        if text in (b"", b"null") or text.startswith(b"[DONE]"):
+        if text.startswith(b"[DONE]"):
             return  # as some servers end all of their streams
         self._meter.event_count += 1
+        if text in (b"", b"null"):
+            return
         try:
             self._odd.count(data)
             event = read_odd_event(data)
@@ -134,6 +149,7 @@ class StreamReader:
             return
         if event.delta:
             self._meter.text_bytes += text_length(event.delta)
+            self._response_of(event)
         self._guarded(event, data)
 
     def _guarded(self, event: Event, data: bytes) -> None:
@@ -160,8 +176,10 @@ class StreamReader:
     def _other(self, event: Event, data: bytes) -> None:
         """Take an event that brings no piece of text."""
         name = event.type
+        response = self._response_of(event)
         if name in _ENDS:
-            self._last_event(event, _ENDS[name])
+            self.closed = True
+            self._last_event(response, _ENDS[name])
         elif name == "error" or (event.error is not ABSENT and tells_error(event.error)):
             self._fail(_fault_of(data))
         elif name in _BEGINNINGS:
@@ -251,12 +269,14 @@ class StreamReader:
 
     # -- the end
 
-    def _last_event(self, event: Event, outcome: str) -> None:
-        response = response_of(event.response)
-        for raw in (event.usage, response.usage):
-            usage = None if raw is ABSENT else read_usage(raw)
-            if usage is not None:
-                self._meter.merge_closing(usage)
+    def _response_of(self, event: Event) -> Response:
+        """Return the response of an event, its figures and those of the event metered."""
+        response = _NO_RESPONSE if event.response is ABSENT else response_of(event.response)
+        take_usage(self._meter, event.usage)
+        take_usage(self._meter, response.usage)
+        return response
+
+    def _last_event(self, response: Response, outcome: str) -> None:
         status = text_of(response.status)
         if status in _OUTCOMES:
             outcome = max(outcome, status, key=_OUTCOMES.index)
