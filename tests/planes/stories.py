@@ -12,8 +12,8 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import attrs
 from twisted.internet.error import ConnectionDone, ConnectionLost, ConnectionRefusedError
@@ -214,9 +214,14 @@ class Answerer:
 class Story:
     """One story; :meth:`play` tells it to its end.
 
+    :cvar requests: what clients send.
+    :cvar answers: what upstreams answer.
     :ivar crash: the next request that is put together for an upstream fails.
     :ivar crashes: how often that has happened.
     """
+
+    requests: ClassVar[Sequence[bytes]] = REQUESTS
+    answers: ClassVar[Sequence[bytes]] = ANSWERS
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -292,7 +297,7 @@ class Story:
 
     def somebody_comes(self) -> None:
         rng = self.rng
-        data = b"".join(rng.choices(REQUESTS, k=rng.choice((1, 1, 1, 2, 3))))
+        data = b"".join(rng.choices(self.requests, k=rng.choice((1, 1, 1, 2, 3))))
         if rng.random() < 0.2:
             data += rng.choice(LAST_REQUESTS)
         if rng.random() < 0.1:
@@ -355,7 +360,7 @@ class Story:
 
     def make_answer(self, connection: FakeConnection) -> Answerer:
         rng = self.rng
-        data = rng.choice(ANSWERS)
+        data = rng.choice(self.answers_to(connection))
         afterwards = rng.choice(("", "", "", "close"))
         if b"\r\ncontent-type: application/json\r\n\r\n" in data:
             afterwards = "close"
@@ -365,6 +370,10 @@ class Story:
             data = data[: rng.randrange(len(data) + 1)]
             afterwards = rng.choice(("close", "reset", "wait"))
         return Answerer(connection, cut(data, rng), afterwards)
+
+    def answers_to(self, connection: FakeConnection) -> Sequence[bytes]:
+        """What an upstream may answer on a connection."""
+        return self.answers
 
     def time_passes(self) -> None:
         self.plane.clock.advance(self.rng.choice(PAUSES))

@@ -4,24 +4,46 @@ Thousands of random stories (:mod:`tests.planes.stories`), and after each the sa
 """
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects import held, passage
-from omnigate.gateway import outgoing
+from omnigate.dialects import held, passage, translate, translated_passage
+from omnigate.gateway import outgoing, prepared_attempt, translated_attempt
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.reads import PROBES
-from omnigate.protocols import relay
+from omnigate.protocols import relay, translated_relay
 from omnigate.protocols.upstream import UpstreamConnection
 from omnigate.wire.json_splice import splice_request
 from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT
 from tests.planes.stories import Person, Story
+from tests.planes.translated_stories import TranslatedStory
 
 #: How many stories are told, and the first one's seed.
 STORIES = 1500
+TRANSLATED_STORIES = 1500
 FIRST = 0
+
+#: Longer requests are translated in a turn of their own; some of the stories' are.
+OWN_TURN_BYTES = 85
+
+#: What the translation of an exchange is made of.
+STEPS: tuple[tuple[Any, str], ...] = (
+    (translated_attempt, "translate_request"),
+    (translated_attempt, "translated_request"),
+    (translated_attempt.TranslatedAttempt, "_mended"),
+    (translate.Translator, "answer"),
+    (translate.Translator, "answer_as_stream"),
+    (translate.Translator, "error"),
+    (translate.Translator, "stream"),
+    (translated_passage.TranslatedPassage, "feed"),
+    (translated_passage.TranslatedPassage, "end"),
+    (translated_passage.TranslatedPassage, "interrupt"),
+    (translated_relay.WholeAnswer, "answer_data"),
+    (translated_relay.TranslatedRelay, "_ended"),
+)
 
 
 class InjectedError(Exception):
@@ -30,6 +52,7 @@ class InjectedError(Exception):
 
 class AnyEndingTests(SynchronousTestCase):
     story: Story
+    stories: ClassVar[tuple[type[Story], int]] = (Story, STORIES)
 
     def setUp(self) -> None:
         splice = splice_request
@@ -47,8 +70,9 @@ class AnyEndingTests(SynchronousTestCase):
 
     def test_any_ending(self) -> None:
         """One end for each request, every place given back, nobody waiting, nothing in the log."""
-        for seed in range(FIRST, FIRST + STORIES):
-            self.story = Story(seed)
+        kind, count = self.stories
+        for seed in range(FIRST, FIRST + count):
+            self.story = kind(seed)
             try:
                 self.story.play()
                 self.check(self.story)
@@ -125,10 +149,14 @@ class AnyEndingTests(SynchronousTestCase):
         self.assertEqual(0, plane.plane.admission.in_flight)
         self.assertEqual(0, plane.plane.admission.memory_bytes)
         self.assertEqual(0, len(plane.plane.abandoned))
-        self.assertEqual(0, plane.plane.held.bytes)
+        self.assertEqual(0, plane.plane.parse_memory.bytes)
+        if not self.story.crashes:
+            # The log keeps the frames of a crash, and these keep what they held.
+            self.assertEqual(0, plane.plane.held.bytes)
         assert plane.plane.tables is not None
         for compiled in plane.plane.tables.keys.values():
-            self.assertEqual((0, 0), (compiled.use.in_flight, compiled.use.memory_bytes))
+            use = compiled.use
+            self.assertEqual((0, 0, 0), (use.in_flight, use.memory_bytes, use.parse_bytes))
         self.assertEqual(set(), plane.factory.connections)
         for timed in plane.watchdog._timed:
             self.assertIsInstance(timed, UpstreamConnection)
@@ -165,6 +193,32 @@ class AnyEndingTests(SynchronousTestCase):
             connection.answer(reply(ANSWER))
         self.assertEqual(200, client.answer.status)
         client.leave()
+
+
+class TranslatedEndingTests(AnyEndingTests):
+    """The same where most exchanges are translated, and any step of that may fail."""
+
+    stories: ClassVar = (TranslatedStory, TRANSLATED_STORIES)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(translated_passage, "LITTLE_BYTES", 0)
+        self.patch(prepared_attempt, "OWN_TURN_BYTES", OWN_TURN_BYTES)
+        for owner, name in STEPS:
+            self.patch(owner, name, self.may_fail(getattr(owner, name)))
+
+    def may_fail(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the step; one in three times it fails where the story wants something to."""
+
+        def failing(*arguments: Any, **options: Any) -> Any:
+            story = self.story
+            if story.crash and story.rng.random() < 0.33:
+                story.crash = False
+                story.crashes += 1
+                raise InjectedError
+            return step(*arguments, **options)
+
+        return failing
 
 
 def is_probe(exchange: Exchange) -> bool:
