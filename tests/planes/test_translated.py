@@ -459,6 +459,27 @@ class QuirkTests(SynchronousTestCase):
         other.send(request(self.BODY, MESSAGES_PATH, secret="og-other-key-0123456789"))
         self.assertEqual(0.5, sent_body(plane.last.requests())["temperature"])
 
+    def test_thought_signature(self) -> None:
+        """A model that demands a signature of earlier calls is asked with one from then on."""
+        blocks = (
+            b'"Hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":'
+            b'{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t"}]'
+        )
+        body = MESSAGES.replace(b'"Hi"', blocks)
+        refusal = b'{"error":{"message":"Function call is missing a thought_signature","code":400}}'
+        plane = MemoryDataPlane()
+        client = plane.client()
+        for tries in (2, 1):
+            client.send(request(body, MESSAGES_PATH))
+            if tries == 2:
+                self.assertNotIn(b"thought_signature", plane.last.requests())
+                plane.last.answer(reply(refusal, b"400 Bad"))
+            [call] = sent_body(plane.last.requests())["messages"][1]["tool_calls"]
+            self.assertIn("thought_signature", call["extra_content"]["google"])
+            plane.last.answer(reply(ANSWER))
+            self.assertEqual(200, client.answer.status)
+            self.assertEqual(tries, len(plane.outcomes))
+
     def test_refused_again(self) -> None:
         """A model that goes on refusing is not asked for ever: its words are the answer."""
         plane = MemoryDataPlane()

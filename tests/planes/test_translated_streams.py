@@ -8,6 +8,8 @@ from twisted.internet.error import ConnectionLost
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
+from omnigate.dialects.translated_passage import MAX_EVENT_BYTES
+from omnigate.protocols.translated_relay import WHOLE_BYTES
 from tests.planes.memory import (
     SECRET,
     FakeClient,
@@ -314,6 +316,40 @@ class BrokenTests(StreamTestCase):
         self.plane.last.answer(STREAM_HEAD + chunk(PING))
         self.plane.last.close(ConnectionLost)
         self.assertEqual(["u1", "u2"], self.plane.at)
+
+    def test_silent(self) -> None:
+        """A stream that falls silent is broken off; before anything was sent the next is asked."""
+        for one, two in PAIRS:
+            self.begin(one, two, OMNIGATE_STREAM_IDLE_TIMEOUT_MS="9000")
+            self.plane.last.answer(STREAM_HEAD)
+            self.say(*UPSTREAMS[two][2][:2])
+            self.plane.advance(8)
+            self.assertTrue(self.client.open)
+            self.plane.advance(2)
+            self.check_cut(one, "stream_idle_timeout")
+        self.begin("chat", "messages", "chat", OMNIGATE_STREAM_IDLE_TIMEOUT_MS="9000")
+        self.plane.last.answer(STREAM_HEAD)
+        self.plane.advance(10)
+        self.assertEqual(["u1", "u2"], self.plane.at)
+
+    def test_longest_event(self) -> None:
+        """An event of nearly 16 MiB is read; one too long to be kept breaks the stream off."""
+        shell = b'data: {"type":"x","x":""}'
+        for size, whole in ((WHOLE_BYTES, True), (MAX_EVENT_BYTES + 1, False)):
+            self.begin("chat", "messages")
+            self.plane.last.answer(STREAM_HEAD)
+            self.say(START)
+            event = shell[:-2] + b"x" * (size - len(shell)) + b'"}'
+            step = 1024 * 1024
+            for at in range(0, len(event), step):
+                if self.plane.busy:
+                    self.say(event[at : at + step])
+            if whole:
+                self.say(b"\n\n", *UPSTREAMS["messages"][2][1:])
+                self.plane.last.answer(END)
+                self.assertTrue(self.client.answer.whole)
+            else:
+                self.check_cut("chat", "event_too_large")
 
     def test_event_too_large(self) -> None:
         """An event that there is no room for breaks the stream; as the first one, it fails over."""
