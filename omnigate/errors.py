@@ -50,6 +50,8 @@ ERRORS: dict[str, ErrorKind] = {
         "invalid_path",
         "request_too_complex",
         "untranslatable_request",
+        # Anthropic's own name for it: on it their SDKs go on by sending the whole conversation.
+        "thread_unsupported_request",
     ),
     **_rows(401, "authentication_error", "authentication_error", "invalid_api_key"),
     **_rows(402, "insufficient_quota", "billing_error", "budget_exceeded"),

@@ -22,6 +22,7 @@ TABLE = """
 400 invalid_request_error invalid_request_error invalid_path
 400 invalid_request_error invalid_request_error request_too_complex
 400 invalid_request_error invalid_request_error untranslatable_request
+400 invalid_request_error invalid_request_error thread_unsupported_request
 401 authentication_error authentication_error invalid_api_key
 402 insufficient_quota billing_error budget_exceeded
 403 permission_error permission_error model_not_allowed

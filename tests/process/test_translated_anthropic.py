@@ -113,6 +113,36 @@ class MessageTests(TranslatedCase, AnthropicCase):
 
         self.play(scene)
 
+    def test_tool_runner(self) -> None:
+        """The package's own loop of tools, which first asks for a thread, goes on without one."""
+
+        def get_weather(city: str = "") -> str:
+            """Tell the weather of a city."""
+            return f"21 °C in {city}"
+
+        async def get_weather_later(city: str = "") -> str:
+            """Tell the weather of a city."""
+            return get_weather(city)
+
+        async def scene(client: Any) -> None:
+            if isinstance(client, self.sdk.AsyncAnthropic):
+                tool = self.sdk.beta_async_tool(get_weather_later)
+            else:
+                tool = self.sdk.beta_tool(get_weather)
+            for kind in ("chat", "responses", "messages"):
+                runner = await done(
+                    client.beta.messages.tool_runner(
+                        model=f"tools-{kind}",
+                        max_tokens=500,
+                        tools=[tool],
+                        messages=[{"role": "user", "content": "Which one is warmer?"}],
+                    )
+                )
+                reasons = [message.stop_reason for message in await items(runner)]
+                self.assertEqual(reasons, ["tool_use", "end_turn"], kind)
+
+        self.play(scene)
+
     def test_broken_streams(self) -> None:
         """A stream that is cut, and one with an error in it, raise the package's error."""
 

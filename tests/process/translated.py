@@ -49,6 +49,7 @@ FAULTS = (
     "cut-after-5",
     "error-event-after-5",
     "small",
+    "tools",
 )
 
 

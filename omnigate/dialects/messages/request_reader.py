@@ -45,6 +45,7 @@ from omnigate.dialects.shapes import (
     ToolChoice,
     Turn,
 )
+from omnigate.errors import GatewayError
 from omnigate.text import quoted
 
 _decode = msgspec.json.Decoder(MessagesBody).decode
@@ -68,6 +69,7 @@ def read_request(body: bytes) -> Request:
 
     :param body: a scanned body whose memory is reserved.
     :raises GatewayError: ``untranslatable_request`` for what no other provider can do,
+        ``thread_unsupported_request`` for a conversation of which it would have to keep a part,
         ``invalid_request`` or ``invalid_json`` for what is malformed, ``request_too_complex`` for
         too many pieces.
     """
@@ -131,10 +133,20 @@ def _refuse_bound(shape: MessagesBody) -> None:
             raise malformed("max_tokens", "max_tokens has to be at least 1")
         message = "max_tokens is 0, which only warms Anthropic's cache: ask for at least 1 token"
         raise untranslatable("max_tokens", message)
-    for name, value in (("container", shape.container), ("mcp_servers", shape.mcp_servers)):
+    for name, value in (
+        ("container", shape.container),
+        ("mcp_servers", shape.mcp_servers),
+        ("compaction", shape.compaction),
+    ):
         if is_given(value, b"[]"):
             message = f"{name} is run by the protocol's own provider only: leave it out"
             raise untranslatable(name, message)
+    if is_given(shape.thread):
+        message = (
+            "thread is kept by the protocol's own provider only: send the whole conversation"
+            " without it"
+        )
+        raise GatewayError("thread_unsupported_request", message, param="thread")
     _refuse_edits(shape.context_management)
 
 

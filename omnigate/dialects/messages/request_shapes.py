@@ -125,4 +125,6 @@ class MessagesBody(msgspec.Struct, gc=False):
     service_tier: str | None = None
     container: msgspec.Raw = ABSENT
     mcp_servers: msgspec.Raw = ABSENT
+    compaction: msgspec.Raw = ABSENT
+    thread: msgspec.Raw = ABSENT
     context_management: ContextManagement | None = None

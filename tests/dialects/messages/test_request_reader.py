@@ -401,6 +401,7 @@ class MembersTests(Refusals):
             "system", "stream", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences",
             "tools", "tool_choice", "thinking", "output_config", "output_format", "metadata",
             "service_tier", "container", "mcp_servers", "context_management", "cache_control",
+            "compaction", "thread",
         ]  # fmt: skip
         self.assertEqual(
             read(**dict.fromkeys(names)), read_request(json.dumps({"messages": [USER]}).encode())
@@ -500,7 +501,22 @@ class MembersTests(Refusals):
         self.untranslatable("container", container="container_1")
         self.untranslatable("container", container={"skills": [{"skill_id": "x"}]})
         self.untranslatable("mcp_servers", mcp_servers=[{"url": "https://example.test"}])
-        read(container=None, mcp_servers=[])
+        self.untranslatable("compaction", compaction={"type": "compact"})
+        read(container=None, mcp_servers=[], compaction=None)
+
+    def test_threads(self) -> None:
+        """A conversation that its provider would keep is refused by the name SDKs go on at."""
+        read(thread=None)
+        for thread in (
+            {"type": "create"},
+            {"type": "continue", "previous_message_id": "msg_1"},
+            {},
+            "made up",
+        ):
+            error = self.assertRaises(GatewayError, read, thread=thread)
+            self.assertEqual(
+                (error.kind.code, error.param), ("thread_unsupported_request", "thread")
+            )
 
     def test_context_management(self) -> None:
         """Clearing thinking may be left undone; what shortens the conversation may not."""
