@@ -166,10 +166,9 @@ def _ordinary(rng: random.Random, mark: int, asked: str, fresh: bool) -> Request
         # The same mark is the same request to the byte, whoever sends it.
         rng = random.Random(mark)
         kind = rng.choice(("chat", "messages", "embeddings"))
-        model, stream, manner = scene.CACHED_MODEL, False, "plain"
+        model, stream, manner = scene.CACHED_MODELS[replies.PROTOCOL_OF[kind]], False, "plain"
     else:
-        speaks = replies.PROTOCOL_OF[kind]
-        model = rng.choice(scene.ANTHROPIC_MODELS if speaks == "anthropic" else scene.OPENAI_MODELS)
+        model = rng.choice(scene.MODELS[replies.PROTOCOL_OF[kind]])
         stream = kind not in ("embeddings", "count_tokens") and rng.random() < 0.4
         if manner in _NEEDS_STREAM and kind not in ("embeddings", "count_tokens"):
             stream = True

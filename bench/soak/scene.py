@@ -64,22 +64,33 @@ BY_NAME: Final = {upstream.name: upstream for upstream in UPSTREAMS}
 #: The upstream whose listener is closed at times.
 SHY: Final = "beta"
 
-#: Model, strategy, seconds in the cache, targets.
+#: Model, strategy, seconds in the cache, targets. Those of a route speak one protocol: what passes
+#: is held to the byte, and what is translated has tests of its own.
 ROUTES: Final = (
     ("soak-first", "failover", 0, ("alpha", "beta")),
-    ("soak-turns", "round_robin", 0, ("beta", "alpha", "gamma")),
-    ("soak-weights", "weighted", 0, ("alpha", "beta", "gamma", "delta")),
+    ("soak-turns", "round_robin", 0, ("beta", "alpha")),
+    ("soak-weights", "weighted", 0, ("alpha", "beta")),
     ("soak-nobody", "failover", 0, ("nobody", "alpha")),
     ("soak-alone", "failover", 0, ("beta",)),
     ("soak-messages", "failover", 0, ("gamma", "delta")),
     ("soak-cancels", "failover", 0, ("delta", "gamma")),
-    ("soak-cached", "round_robin", 3, ("alpha", "beta", "gamma")),
+    ("soak-messages-turns", "round_robin", 0, ("gamma", "delta")),
+    ("soak-messages-weights", "weighted", 0, ("gamma", "delta")),
+    ("soak-cached", "round_robin", 3, ("alpha", "beta")),
+    ("soak-messages-cached", "round_robin", 3, ("gamma",)),
     ("soak-secret", "failover", 0, ("alpha",)),
 )
-#: Routes with a target of each protocol, for ordinary requests.
-OPENAI_MODELS: Final = ("soak-first", "soak-turns", "soak-weights", "soak-nobody", "soak-alone")
-ANTHROPIC_MODELS: Final = ("soak-messages", "soak-cancels", "soak-turns", "soak-weights")
-CACHED_MODEL: Final = "soak-cached"
+#: Routes for ordinary requests, by the protocol of their targets.
+MODELS: Final = {
+    "openai": ("soak-first", "soak-turns", "soak-weights", "soak-nobody", "soak-alone"),
+    "anthropic": (
+        "soak-messages",
+        "soak-cancels",
+        "soak-messages-turns",
+        "soak-messages-weights",
+    ),
+}
+CACHED_MODELS: Final = {"openai": "soak-cached", "anthropic": "soak-messages-cached"}
 
 #: US dollars a million tokens, by upstream: input, cached, written, output. With a thousandth of
 #: a cent in each, so that events have halves of a nano-dollar to round.

@@ -147,9 +147,11 @@ class SceneTests(SynchronousTestCase):
         ports = {upstream.name: 20_000 for upstream in scene.UPSTREAMS}
         config = load_config(scene.config_text(ports))
         models = {route.model for route in config.routes}
-        asked = {*scene.OPENAI_MODELS, *scene.ANTHROPIC_MODELS, scene.CACHED_MODEL}
+        asked = {*sum(scene.MODELS.values(), ()), *scene.CACHED_MODELS.values()}
         self.assertEqual(asked - models, set())
         self.assertEqual({key.name for key in config.keys}, set(scene.KEYS))
+        for _, _, _, targets in scene.ROUTES:
+            self.assertEqual(1, len({scene.BY_NAME[name].protocol for name in targets}))
 
     def test_cost(self) -> None:
         """Rounded half up, once."""
