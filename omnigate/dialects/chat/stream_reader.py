@@ -2,7 +2,6 @@
 
 import msgspec
 
-from omnigate.dialects.answer_usage import answer_usage
 from omnigate.dialects.chat.block_order import MAX_CALLS, REFUSAL, TEXT, THINKING, BlockOrder
 from omnigate.dialects.chat.chunk_shapes import (
     CallFunction,
@@ -14,51 +13,25 @@ from omnigate.dialects.chat.chunk_shapes import (
 from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, openai_fault
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.odd_events import BrokenStream, OddEvents
+from omnigate.dialects.odd_events import BrokenStream
 from omnigate.dialects.shapes import DeltaSink
 from omnigate.dialects.stops import chat_stop
+from omnigate.dialects.stream_reading import StreamReading
 
 
-class StreamReader:
+class StreamReader(StreamReading):
     """Reads one stream.
 
     A reason to finish is remembered, for the usage may follow it: the finish is told at ``[DONE]``,
     or where the stream ends behind it. A stream without such a reason is told as broken.
-
-    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
-    :ivar started: whether the sink was told that the answer has begun.
-    :ivar finished: whether it was told the finish.
-    :ivar failed: whether it was told a fault; if nothing had started, this is all it was told.
     """
 
-    __slots__ = (
-        "_meter",
-        "_odd",
-        "_order",
-        "_over",
-        "_reason",
-        "_refused",
-        "_sink",
-        "closed",
-        "failed",
-        "finished",
-        "started",
-    )
+    __slots__ = ("_order", "_reason", "_refused")
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
-        """Make the reader of one stream.
-
-        :param meter: of the kind ``chat``.
-        """
-        self.closed = False
-        self.started = False
-        self.finished = False
-        self.failed = False
-        self._sink = sink
-        self._meter = meter
+        """Make the reader of one stream."""
+        super().__init__(sink, meter)
         self._order = BlockOrder(sink)
-        self._odd = OddEvents()
-        self._over = False  # finished or failed: what comes now is not looked at
         self._reason = ""
         self._refused = False
 
@@ -75,7 +48,7 @@ class StreamReader:
         try:
             self._chunk(chunk, data)
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
 
     def end(self) -> None:
         """Take the end of the stream, where its framing ended as it should."""
@@ -91,10 +64,9 @@ class StreamReader:
         try:
             self._order.finish()
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
             return
-        self._over = self.finished = True
-        self._sink.finish(stop, answer_usage(self._meter), None)
+        self._finish(stop)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:
         if chunk.usage is not None:
@@ -109,8 +81,7 @@ class StreamReader:
                 return
             choices = []
         if not self.started:
-            self.started = True
-            self._sink.start()
+            self._start()
         self._order.scanned_chars = 0
         told = False
         for choice in choices:
@@ -177,16 +148,12 @@ class StreamReader:
                 # Google sends an error as the only member of a list.
                 self._fail(openai_fault(None, data))
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
 
     def _no_chunk(self, data: bytes) -> None:
         """Take an object that is no chunk: an error in a shape of its own, or nothing of ours."""
         if self._odd.tells_failure(data):
             self._fail(openai_fault(None, data))
-
-    def _fail(self, fault: Fault) -> None:
-        self._over = self.failed = True
-        self._sink.fault(fault)
 
 
 def _text_bytes(delta: ChunkDelta) -> int:

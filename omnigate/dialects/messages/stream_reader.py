@@ -4,7 +4,6 @@ import enum
 
 import msgspec
 
-from omnigate.dialects.answer_usage import answer_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, anthropic_fault
@@ -16,9 +15,10 @@ from omnigate.dialects.messages.stream_shapes import (
     odd_event,
 )
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.odd_events import BrokenStream, OddEvents
+from omnigate.dialects.odd_events import BrokenStream
 from omnigate.dialects.shapes import DeltaSink, Stop
 from omnigate.dialects.stops import messages_stop
+from omnigate.dialects.stream_reading import StreamReading
 from omnigate.dialects.tool_ids import made_up_id
 
 
@@ -40,14 +40,8 @@ _NONE, _IGNORED = _Block.NONE, _Block.IGNORED
 _DELTAS = frozenset(("text_delta", "input_json_delta", "thinking_delta", "signature_delta", ""))
 
 
-class StreamReader:
-    """Reads one stream, whose blocks come one after the other.
-
-    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
-    :ivar started: whether the sink was told that the answer has begun.
-    :ivar finished: whether it was told the finish.
-    :ivar failed: whether it was told a fault; if nothing had started, this is all it was told.
-    """
+class StreamReader(StreamReading):
+    """Reads one stream, whose blocks come one after the other."""
 
     __slots__ = (
         "_any",
@@ -56,31 +50,13 @@ class StreamReader:
         "_explanation",
         "_index",
         "_input",
-        "_meter",
-        "_odd",
-        "_over",
         "_reason",
         "_signature",
-        "_sink",
-        "closed",
-        "failed",
-        "finished",
-        "started",
     )
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
-        """Make the reader of one stream.
-
-        :param meter: of the kind ``messages``.
-        """
-        self.closed = False
-        self.started = False
-        self.finished = False
-        self.failed = False
-        self._sink = sink
-        self._meter = meter
-        self._odd = OddEvents()
-        self._over = False  # finished or failed: what comes now is not looked at
+        """Make the reader of one stream."""
+        super().__init__(sink, meter)
         self._block = _NONE
         self._index: int | None = None  # of the block
         self._signature = ""  # of a block of thinking
@@ -103,7 +79,7 @@ class StreamReader:
         try:
             self._event(event, data)
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
 
     def end(self) -> None:
         """Take the end of the stream, where its framing ended as it should."""
@@ -138,7 +114,7 @@ class StreamReader:
         elif name == "message_delta":
             self._message_delta(event)
         elif name == "message_stop":
-            self._finish()
+            self._message_stop()
         elif not name and self._odd.tells_failure(data):
             self._fail(anthropic_fault(None, data))
 
@@ -230,11 +206,6 @@ class StreamReader:
             self._input = ABSENT
             self._sink.tool_end()
 
-    def _start(self) -> None:
-        if not self.started:
-            self.started = True
-            self._sink.start()
-
     def _message_delta(self, event: StreamEvent) -> None:
         delta = event.delta
         if delta is None:
@@ -243,18 +214,13 @@ class StreamReader:
         if delta.stop_details is not None:
             self._explanation = delta.stop_details.explanation
 
-    def _finish(self) -> None:
+    def _message_stop(self) -> None:
         self.closed = True
         if not self.started:
             raise BrokenStream("The upstream ended an answer that had not begun.")
         self._end_block()
         stop = messages_stop(self._reason, self._calls)
-        self._over = self.finished = True
-        self._sink.finish(
-            stop,
-            answer_usage(self._meter),
-            self._explanation if stop is Stop.REFUSAL else None,
-        )
+        self._finish(stop, self._explanation if stop is Stop.REFUSAL else None)
 
     def _odd_event(self, data: bytes) -> None:
         """Take an event that does not fit its shape, or is none of it."""
@@ -268,8 +234,4 @@ class StreamReader:
             elif tree is not None:
                 self._fail(anthropic_fault(None, data))
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
-
-    def _fail(self, fault: Fault) -> None:
-        self._over = self.failed = True
-        self._sink.fault(fault)
+            self._break(error)

@@ -6,13 +6,13 @@ is taken from the deltas only; what never was, from ``output_item.done``, and fa
 last event, which repeats all.
 """
 
-from omnigate.dialects.answer_usage import answer_usage, take_usage
+from omnigate.dialects.answer_usage import take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error, text_length
 from omnigate.dialects.faults import Fault, FaultKind, openai_fault
 from omnigate.dialects.lenient import MISFITS, text_of
 from omnigate.dialects.meter import Meter
-from omnigate.dialects.odd_events import BrokenStream, OddEvents
+from omnigate.dialects.odd_events import BrokenStream
 from omnigate.dialects.packing import pack_reasoning
 from omnigate.dialects.responses.item_queue import ItemQueue, Kind, OpenItem, Source
 from omnigate.dialects.responses.stream_events import (
@@ -28,6 +28,7 @@ from omnigate.dialects.responses.stream_events import (
     response_of,
 )
 from omnigate.dialects.shapes import DeltaSink, Stop
+from omnigate.dialects.stream_reading import StreamReading
 
 # Items that are remembered as told, so that a late or repeated ``done`` does not tell them again.
 MAX_PAST_ITEMS = 128
@@ -53,45 +54,20 @@ _OUTCOMES = ("completed", _INCOMPLETE, "cancelled", "failed")
 _ENDS = {f"response.{outcome}": outcome for outcome in _OUTCOMES}
 
 
-class StreamReader:
-    """Reads one stream.
+class StreamReader(StreamReading):
+    """Reads one stream."""
 
-    :ivar closed: whether the protocol's own end has come, even if the answer could not be told.
-    :ivar started: whether the sink was told of a start.
-    :ivar finished: whether the stream said that the answer is finished.
-    :ivar failed: whether the sink was told of a fault. Nothing is read afterwards.
-    """
-
-    __slots__ = (
-        "_meter",
-        "_odd",
-        "_past",
-        "_queue",
-        "_sink",
-        "closed",
-        "failed",
-        "finished",
-        "started",
-    )
+    __slots__ = ("_past", "_queue")
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
-        """Read for one sink.
-
-        :param meter: of a streamed answer of Responses.
-        """
-        self.closed = False
-        self.started = False
-        self.finished = False
-        self.failed = False
-        self._sink = sink
-        self._meter = meter
-        self._odd = OddEvents()
+        """Make the reader of one stream."""
+        super().__init__(sink, meter)
         self._queue = ItemQueue(sink)
         self._past: dict[tuple[Kind, int | None, str], None] = {}
 
     def event(self, data: bytes) -> None:
         """Take the data of one event. Never raises."""
-        if self.finished or self.failed:
+        if self._over:
             return
         try:
             event = decode_event(data)
@@ -126,7 +102,7 @@ class StreamReader:
 
     def end(self) -> None:
         """Take the end of the stream: one that did not call the answer finished is cut."""
-        if not self.finished and not self.failed:
+        if not self._over:
             self._fail(Fault(FaultKind.INTERRUPTED))
 
     def _odd_event(self, data: bytes) -> None:
@@ -141,7 +117,7 @@ class StreamReader:
             self._odd.count(data)
             event = read_odd_event(data)
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
             return
         if event is None:
             # Google sends an error as the only member of a list.
@@ -160,7 +136,7 @@ class StreamReader:
             else:
                 self._other(event, data)
         except BrokenStream as error:
-            self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))
+            self._break(error)
 
     def _delta(self, event: Event) -> None:
         known = _DELTAS.get(event.type)
@@ -286,8 +262,7 @@ class StreamReader:
         self._start()
         self._finish_items(response)
         self._tell_output(response)
-        self.finished = True
-        self._sink.finish(self._stop(response, outcome), answer_usage(self._meter), None)
+        self._finish(self._stop(response, outcome))
 
     def _finish_items(self, response: Response) -> None:
         """Close the items that the server never called done."""
@@ -330,15 +305,6 @@ class StreamReader:
         if self._queue.refused:
             return Stop.REFUSAL
         return Stop.TOOLS if Kind.CALL in self._queue.told else Stop.END
-
-    def _start(self) -> None:
-        if not self.started:
-            self.started = True
-            self._sink.start()
-
-    def _fail(self, fault: Fault) -> None:
-        self.failed = True
-        self._sink.fault(fault)
 
 
 def _is_blank(kind: Kind, item: Item) -> bool:
