@@ -21,14 +21,8 @@ from omnigate.dialects.chat.request_writer import write_request as write_chat_re
 from omnigate.dialects.chat.stream_reader import StreamReader as ChatStreamReader
 from omnigate.dialects.chat.stream_writer import StreamWriter as ChatStreamWriter
 from omnigate.dialects.endpoints import ANTHROPIC
-from omnigate.dialects.faults import (
-    Fault,
-    anthropic_error,
-    anthropic_fault,
-    fault_lines,
-    openai_error,
-    openai_fault,
-)
+from omnigate.dialects.fault_words import anthropic_error, fault_lines, openai_error
+from omnigate.dialects.faults import Fault, anthropic_fault, openai_fault
 from omnigate.dialects.messages.answer_reader import read_answer as read_messages_answer
 from omnigate.dialects.messages.answer_writer import write_answer as write_messages_answer
 from omnigate.dialects.messages.request_reader import read_request as read_messages_request

@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.answer import MAX_MESSAGE_CHARS
-from omnigate.dialects.faults import (
-    Fault,
-    FaultKind,
+from omnigate.dialects.fault_words import (
     anthropic_error,
     anthropic_error_object,
-    anthropic_fault,
     fault_lines,
     openai_error,
     openai_error_object,
+    responses_error_object,
+)
+from omnigate.dialects.faults import (
+    Fault,
+    FaultKind,
+    anthropic_fault,
     openai_fault,
     openai_fault_of,
-    responses_error_object,
 )
 from tests.dialects.vectors import same_answer, vectors
 

@@ -9,7 +9,8 @@ from io import StringIO
 import msgspec
 
 from omnigate.dialects.answer_usage import chat_usage
-from omnigate.dialects.faults import Fault, openai_error_object
+from omnigate.dialects.fault_words import openai_error_object
+from omnigate.dialects.faults import Fault
 from omnigate.dialects.packing import OWN_PREFIX
 from omnigate.dialects.shapes import AnswerUsage, Frame, Stop
 from omnigate.dialects.stops import CHAT_WORDS

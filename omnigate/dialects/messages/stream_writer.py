@@ -9,7 +9,8 @@ import enum
 import msgspec
 
 from omnigate.dialects.answer_usage import messages_usage
-from omnigate.dialects.faults import Fault, anthropic_error_object
+from omnigate.dialects.fault_words import anthropic_error_object
+from omnigate.dialects.faults import Fault
 from omnigate.dialects.shapes import AnswerUsage, Frame, Stop
 from omnigate.dialects.stops import MESSAGES_WORDS
 

@@ -9,7 +9,8 @@ from io import StringIO
 
 import msgspec
 
-from omnigate.dialects.faults import Fault, FaultKind, responses_error_object
+from omnigate.dialects.fault_words import responses_error_object
+from omnigate.dialects.faults import Fault, FaultKind
 from omnigate.dialects.packing import pack_thinking
 from omnigate.dialects.responses.response_object import (
     COMPLETED,

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.responses.response_object import (
     COMPLETED,
+    ECHOED,
     FAILED,
     INCOMPLETE,
     MAX_OUTPUT_TOKENS,
@@ -81,6 +82,7 @@ class ResponseObjectTests(SynchronousTestCase):
         """What the client said stands in the response, in its own spelling; else the defaults."""
         plain = json.loads(response_object(FRAME, COMPLETED, []))
         self.assertNotIn("reasoning", plain)
+        self.assertLess(set(ECHOED) - {"reasoning", "user"}, set(plain))
         self.assertEqual((plain["parallel_tool_calls"], plain["store"]), (True, False))
         self.assertEqual((plain["tool_choice"], plain["tools"]), ("auto", []))
         echo = {
