@@ -1,9 +1,8 @@
 """Errors of upstreams, read in their protocol.
 
 What is read becomes a :class:`Fault`, whose kind every protocol has a status and words for
-(:mod:`omnigate.dialects.fault_words`). A whole
-error is read of its body and status; the error inside a stream has no status, and is known by its
-type and code.
+(:mod:`omnigate.dialects.fault_words`). A whole error is read of its body and status; the error
+inside a stream has no status, and is known by its type and code.
 """
 
 import enum

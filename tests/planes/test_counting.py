@@ -66,6 +66,25 @@ class CountingTests(SynchronousTestCase):
             plane.last.answer(reply(COUNT))
             self.assertEqual(17, self.check(False, "ok"))
 
+    def test_counted(self) -> None:
+        """All that may count is sent, and nothing else."""
+        body = json.loads(BODY) | {
+            "max_tokens": 9,
+            "temperature": 0.5,
+            "metadata": {"user_id": "u"},
+            "service_tier": "auto",
+            "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+            "output_config": {
+                "effort": "low",
+                "format": {"type": "json_schema", "schema": {"type": "object"}},
+            },
+        }
+        caps = Capabilities(upstream_api="responses", reasoning=True)
+        self.ask(MemoryDataPlane(capabilities=[caps]), json.dumps(body).encode())
+        sent = json.loads(self.plane.last.requests().rpartition(b"\r\n\r\n")[2])
+        counted = ["input", "model", "parallel_tool_calls", "reasoning"]
+        self.assertEqual([*counted, "text", "tool_choice", "tools"], sorted(sent))
+
     def test_estimated(self) -> None:
         """For any other the gateway tells an estimate, and asks nobody."""
         self.ask(MemoryDataPlane())
