@@ -86,6 +86,16 @@ def not_an_answer(kind: str, body: bytes) -> NotAnAnswer:
     return NotAnAnswer("wrong_shape" if verdict == "ok" else verdict)
 
 
+def bounded(parts: list[T]) -> list[T]:
+    """Return a list that is no longer than what is gone through.
+
+    :raises NotAnAnswer: it is.
+    """
+    if len(parts) > MAX_PARTS:
+        raise NotAnAnswer("wrong_shape")
+    return parts
+
+
 def _containers(data: bytes) -> int:
     """Count the objects and arrays of a text; braces inside of strings are none."""
     walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, len(data), 0)

@@ -44,7 +44,6 @@ _COUNTED = frozenset(
     (
         "model",
         "input",
-        "instructions",
         "tools",
         "tool_choice",
         "parallel_tool_calls",

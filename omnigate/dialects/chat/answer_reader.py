@@ -12,7 +12,7 @@ from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import MAX_PARTS, MISFITS, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import MISFITS, bounded, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Text, Thinking, ToolCall
 from omnigate.dialects.stops import chat_stop
@@ -124,9 +124,7 @@ def _parts(content: msgspec.Raw) -> list[_Part]:
         parts = _decode_parts(content)
     except MISFITS:
         return []
-    if len(parts) > MAX_PARTS:
-        raise NotAnAnswer("wrong_shape")
-    return parts
+    return bounded(parts)
 
 
 def _joined(raw: msgspec.Raw) -> str:
@@ -139,10 +137,8 @@ def _calls(message: _Message) -> list[ToolCall]:
 
     :raises NotAnAnswer: one does not say what it calls, or there are too many.
     """
-    if len(message.tool_calls or ()) > MAX_PARTS:
-        raise NotAnAnswer("wrong_shape")
     calls = []
-    for call in message.tool_calls or ():
+    for call in bounded(message.tool_calls or []):
         if call is None:
             continue
         function = call.function or call.custom

@@ -9,7 +9,7 @@ from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import MAX_PARTS, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import bounded, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Stop, Text, Thinking, ToolCall
 from omnigate.dialects.stops import messages_stop
@@ -77,10 +77,8 @@ def _parts(
 ) -> list[Text | Thinking | RedactedThinking | ToolCall]:
     if isinstance(content, str):
         return [Text(content)] if content else []
-    if len(content) > MAX_PARTS:
-        raise NotAnAnswer("wrong_shape")
     parts: list[Text | Thinking | RedactedThinking | ToolCall] = []
-    for block in content:
+    for block in bounded(content):
         part = _part(block)
         if part is not None:
             parts.append(part)

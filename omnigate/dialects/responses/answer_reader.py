@@ -4,7 +4,6 @@ What the provider's own tools did has no counterpart and is left out.
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +17,7 @@ from omnigate.dialects.faults import (
     NotAnAnswer,
     openai_fault,
 )
-from omnigate.dialects.lenient import MAX_PARTS, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import bounded, decode_leniently, not_an_answer, text_of
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.packing import pack_reasoning
 from omnigate.dialects.responses.stream_events import Item, Part
@@ -39,7 +38,6 @@ class _Response(msgspec.Struct, gc=False):
     error: msgspec.Raw = ABSENT
 
 
-_T = TypeVar("_T")
 _Parts = Sequence[Text | Thinking | RedactedThinking | ToolCall]
 
 _decode = msgspec.json.Decoder(_Response).decode
@@ -68,7 +66,7 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
         raise FailedAnswer(_fault(response, status))
     if status not in ("completed", "incomplete") or response.output is None:
         raise NotAnAnswer("wrong_shape")
-    parts = [part for item in _bounded(response.output) if item for part in _parts(item)]
+    parts = [part for item in bounded(response.output) if item for part in _parts(item)]
     tier = text_of(response.service_tier) or None
     return Answer(parts, _stop(response, status, parts), answer_usage(meter), service_tier=tier)
 
@@ -143,14 +141,4 @@ def _pieces(raw: msgspec.Raw) -> list[Part]:
     parts = decode_leniently(_decode_parts, bytes(raw))
     if isinstance(parts, str):
         return [Part(text=raw)]
-    return _bounded(parts or [])
-
-
-def _bounded(parts: list[_T]) -> list[_T]:
-    """Return a list that is no longer than what is gone through.
-
-    :raises NotAnAnswer: it is.
-    """
-    if len(parts) > MAX_PARTS:
-        raise NotAnAnswer("wrong_shape")
-    return parts
+    return bounded(parts or [])
