@@ -1,6 +1,7 @@
 """Two hundred clients that send the worst bodies there are: what the process takes meanwhile."""
 
 import contextlib
+import json
 import random
 import re
 import socket
@@ -46,7 +47,7 @@ LEFT = REQUEST_MEMORY * MIB + ALLOWANCE
 _HEAD = b'{"model":"cached","messages":[{"role":"user","content":"hi"}],"x":'
 
 
-def config(provider_port: int) -> str:
+def cached_config(provider_port: int) -> str:
     """Several keys, and a route whose requests are wanted as trees."""
     route = route_table("cached", ("openai", "fake-small")).replace(
         'model = "cached"', 'model = "cached"\ncache_ttl_s = 1', 1
@@ -86,6 +87,63 @@ def bodies() -> dict[str, bytes]:
     return found
 
 
+CHAT = b"/v1/chat/completions"
+RESPONSES = b"/v1/responses"
+MESSAGES = b"/v1/messages"
+
+
+def translated_config(provider_port: int) -> str:
+    """Several keys, and two routes whose requests are translated."""
+    responses = route_table("openai", ("openai", "fake-small"))
+    return "".join(
+        (
+            *map(key_table, KEYS),
+            upstream_table("openai", "openai", provider_port),
+            upstream_table("anthropic", "anthropic", provider_port),
+            route_table("claude", ("anthropic", "fake-small")),
+            responses + '  caps = { upstream_api = "responses" }\n',
+        )
+    )
+
+
+def translated_bodies() -> dict[str, tuple[bytes, bytes]]:
+    """What becomes large once it is translated, or stays beside its translation."""
+    size = 8 * MIB - 400
+    text = b'"' + b"a" * size + b'"'
+    texts = {
+        "text": text,
+        "a wide text": text[:-9] + "😀".encode() + b'"',
+        "escapes": b'"' + b"\\n" * (size // 2) + b'"',
+        "control characters": b'"' + b"\\u0001" * (size // 6) + b'"',
+    }
+    chat = b'{"model":"claude","messages":[{"role":"user","content":%b}]}'
+    messages = b'{"model":"openai","max_tokens":9,"stream":true,"messages":[%b]}'
+    found = {f"{name} of Chat": (CHAT, chat % value) for name, value in texts.items()}
+    for name, value in texts.items():
+        said = b'{"role":"user","content":%b}' % value
+        found[f"{name} of Messages"] = (MESSAGES, messages % said)
+    part = b'{"type":"text","text":"aaaaaaa"}'
+    found["parts"] = (CHAT, chat % (b"[" + b",".join([part] * 4000) + b"]"))
+    called = (
+        b'{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"tool_use","id":"a",'
+        b'"name":"f","input":{"a":%b}}]},{"role":"user","content":[{"type":"tool_result",'
+        b'"tool_use_id":"a","content":"b"}]}'
+    )
+    found["quotes in a call"] = (MESSAGES, messages % (called % (b'"' + b'\\"' * MIB + b'"')))
+    # What answers repeat of their request.
+    for long in (size, 500_000, 100_000):
+        value = b'"' + b"a" * long + b'"'
+        tool = b'{"type":"function","name":"f","parameters":{"a":%b}}' % value
+        for name, repeated in {
+            "instructions": value,
+            "metadata": b'{"a":%b}' % value,
+            "tools": b"[" + tool + b"]",
+        }.items():
+            body = b'{"model":"claude","stream":true,"input":"a","%b":%b}'
+            found[f"{name} of {long}"] = (RESPONSES, body % (name.encode(), repeated))
+    return found
+
+
 class Memory:
     """What a process takes, by the kernel's own account."""
 
@@ -119,7 +177,7 @@ class Crowd:
         short, as the machine is busy, the reset that follows takes the answer along.
     """
 
-    def __init__(self, port: int, found: dict[str, bytes], until: float) -> None:
+    def __init__(self, port: int, found: dict[str, tuple[bytes, bytes]], until: float) -> None:
         self._port = port
         self._bodies = list(found.values())
         self._until = until
@@ -142,21 +200,21 @@ class Crowd:
 
     def _client(self, choice: random.Random) -> None:
         while time.monotonic() < self._until:
-            body = choice.choice(self._bodies)
-            manner = choice.choices(("whole", "half", "one byte"), (8, 1, 1))[0]
+            path, body = choice.choice(self._bodies)
+            manner = choice.choices(("whole", "late", "half", "one byte"), (7, 1, 1, 1))[0]
             with contextlib.suppress(OSError):
-                self._one(choice, body, manner)
+                self._one(choice, path, body, manner)
 
-    def _one(self, choice: random.Random, body: bytes, manner: str) -> None:
+    def _one(self, choice: random.Random, path: bytes, body: bytes, manner: str) -> None:
         head = (
-            b"POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer %b\r\n"
-            b"content-length: %d\r\n\r\n" % (key_of(choice.choice(KEYS)).encode(), len(body))
+            b"POST %b HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer %b\r\n"
+            b"content-length: %d\r\n\r\n" % (path, key_of(choice.choice(KEYS)).encode(), len(body))
         )
         with socket.create_connection(("127.0.0.1", self._port), SECONDS) as connection:
             taken = True
             try:
                 connection.sendall(head)
-                if manner == "whole":
+                if manner in ("whole", "late"):
                     connection.sendall(body)
                 elif manner == "half":
                     connection.sendall(body[: len(body) // 2])
@@ -164,7 +222,9 @@ class Crowd:
                     connection.sendall(body[:1])
             except OSError:
                 taken = False  # refused before its end; the answer is there to be read
-            if manner != "whole" and taken:
+            if manner == "late":
+                time.sleep(choice.random())  # nothing is taken of the answer until then
+            elif manner != "whole" and taken:
                 connection.settimeout(choice.random() * 2)
             answer = self._read(connection)
         with self._lock:
@@ -193,13 +253,19 @@ class Crowd:
         return int(held[9:12]), code[1].decode() if code else ""
 
 
-class MemoryTests(SynchronousTestCase):
+class MemoryCase(SynchronousTestCase):
+    """A gateway of few budgets, and questions to it."""
+
+    def config(self, provider_port: int) -> str:
+        """The tables of the config."""
+        raise NotImplementedError
+
     def setUp(self) -> None:
         if not Path("/proc/self/clear_refs").exists():
             raise SkipTest("needs Linux, for it reads /proc")
         [self.metrics_port] = free_ports(1)
         self.gateway = Gateway(
-            config,
+            self.config,
             {
                 "REQUEST_MEMORY_MB": str(REQUEST_MEMORY),
                 "PARSE_MEMORY_MB": str(PARSE_MEMORY),
@@ -219,22 +285,17 @@ class MemoryTests(SynchronousTestCase):
         assert found is not None, name
         return float(found[1])
 
-    def ask(self, number: int) -> Answer:
-        """A usual request, which differs from any with another number."""
-        messages = [{"role": "user", "content": f"hi {number}"}]
-        body = {"model": "cached", "messages": messages}
-        return self.gateway.post("/v1/chat/completions", body, key_of("k0"))
+    def check_crowd(self, found: dict[str, tuple[bytes, bytes]]) -> Counter[tuple[int, str]]:
+        """Let the crowd send these; memory stays within the budgets, and all comes back.
 
-    def test_the_worst_bodies(self) -> None:
-        """Resident memory stays within the budgets, every answer has a name, and all comes back."""
+        :returns: how often each status and code was told.
+        """
         gateway = self.gateway
         assert gateway.data is not None
-        for number in range(50):
-            self.assertEqual(200, self.ask(number).status)
         memory = Memory(gateway.data.pid)
         memory.forget()
         before = memory.now()
-        crowd = Crowd(gateway.data_port, bodies(), time.monotonic() + RUN_SECONDS)
+        crowd = Crowd(gateway.data_port, found, time.monotonic() + RUN_SECONDS)
         crowd.run()
         peak = memory.peak()
         named = {(kind.status, kind.code) for kind in ERRORS.values()} | {(200, "")}
@@ -243,14 +304,54 @@ class MemoryTests(SynchronousTestCase):
         wait_for("all places to be given back", lambda: self.figure("requests_in_flight") == 0)
         self.assertEqual(0, self.figure("request_memory_bytes"))
         self.assertEqual(0, self.figure("parse_memory_bytes"))
-        self.assertEqual(200, self.ask(99).status)
         after = memory.now()
         told = f"{before / MIB:.0f} MiB before, {peak / MIB:.0f} at most, {after / MIB:.0f} after"
         budgets = (REQUEST_MEMORY + PARSE_MEMORY) * MIB
         self.assertLessEqual(peak, before + budgets + ALLOWANCE, told)
         self.assertLessEqual(after, before + LEFT, told)
         # It is a crowd in earnest: places were wanted more than there are.
-        for status, code in ((200, ""), (400, "invalid_json"), (400, "invalid_request")):
+        for status, code in (
+            (200, ""),
+            (429, "request_memory_exceeded"),
+            (503, "overloaded"),
+        ):
             self.assertGreater(crowd.answers[status, code], 0, crowd.answers)
-        self.assertGreater(crowd.answers[429, "request_memory_exceeded"], 0, crowd.answers)
-        self.assertGreater(crowd.answers[503, "overloaded"], 0, crowd.answers)
+        return crowd.answers
+
+
+class MemoryTests(MemoryCase):
+    def config(self, provider_port: int) -> str:
+        """A route with a cache."""
+        return cached_config(provider_port)
+
+    def ask(self, number: int) -> Answer:
+        """A usual request, which differs from any with another number."""
+        messages = [{"role": "user", "content": f"hi {number}"}]
+        body = {"model": "cached", "messages": messages}
+        return self.gateway.post("/v1/chat/completions", body, key_of("k0"))
+
+    def test_the_worst_bodies(self) -> None:
+        """Resident memory stays within the budgets, every answer has a name, and all comes back."""
+        for number in range(50):
+            self.assertEqual(200, self.ask(number).status)
+        answers = self.check_crowd({name: (CHAT, body) for name, body in bodies().items()})
+        self.assertEqual(200, self.ask(99).status)
+        for code in ("invalid_json", "invalid_request"):
+            self.assertGreater(answers[400, code], 0, answers)
+
+
+class TranslatedMemoryTests(MemoryCase):
+    def config(self, provider_port: int) -> str:
+        """Routes to the other protocol."""
+        return translated_config(provider_port)
+
+    def test_the_worst_bodies(self) -> None:
+        """The same where they are translated."""
+        for _ in range(10):
+            for path, body in translated_bodies().values():
+                if len(body) < 200_000:
+                    told = json.loads(body)
+                    self.assertEqual(
+                        200, self.gateway.post(path.decode(), told, key_of("k0")).status
+                    )
+        self.check_crowd(translated_bodies())

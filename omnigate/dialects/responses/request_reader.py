@@ -19,6 +19,11 @@ from omnigate.dialects.responses.response_object import ECHOED
 from omnigate.dialects.shapes import Format, Request, Role, Text, Turn
 from omnigate.text import quoted
 
+MAX_ECHO_BYTES = 128 * 1024
+"""What an answer repeats of its request, all together. A stream has it three times, and a client
+that takes nothing leaves it in our memory: two hundred of them 75 MB. The instructions and tools of
+coding agents have 30 to 100 KB."""
+
 _NULL = msgspec.Raw(b"null")
 
 
@@ -183,10 +188,17 @@ def _read_format(told: _Body) -> Format | None:
 
 
 def _read_echo(told: _Body) -> dict[str, bytes]:
-    """Return what the answer repeats, on one line, since it stands in events, too."""
+    """Return what the answer repeats, on one line, since it stands in events, too.
+
+    Beyond :data:`MAX_ECHO_BYTES` the longest are left out, as if they had not been given.
+    """
     echo = {}
-    for name in ECHOED:
+    room = MAX_ECHO_BYTES
+    for name in sorted(ECHOED, key=lambda name: len(getattr(told, name))):
         value = bytes(getattr(told, name))
+        room -= len(value)
+        if room < 0:
+            break
         if value != b"null":
             echo[name] = msgspec.json.format(value, indent=-1)
     return echo

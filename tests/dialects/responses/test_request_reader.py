@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.packing import pack_reasoning, pack_thinking
 from omnigate.dialects.request_body import MAX_PIECES
-from omnigate.dialects.responses.request_reader import read_request
+from omnigate.dialects.responses.request_reader import MAX_ECHO_BYTES, read_request
 from omnigate.dialects.shapes import (
     CacheMark,
     Choice,
@@ -622,6 +622,21 @@ class MemberTests(_Case):
         ):
             error: GatewayError = self.assertRaises(GatewayError, read_request, body)
             self.assertEqual(error.kind.code, code, body[:40])
+
+    def test_a_long_echo(self) -> None:
+        """Of what is repeated the longest members are left out, where it is too much together."""
+        names = ("instructions", "user", "metadata")
+        for size in (MAX_ECHO_BYTES // 4, MAX_ECHO_BYTES // 2, MAX_ECHO_BYTES, 8 * MAX_ECHO_BYTES):
+            for long in range(1, 4):
+                told: dict[str, Any] = {"input": "x", "temperature": 1}
+                for name in names[:long]:
+                    told[name] = {"a": "y" * size} if name == "metadata" else "y" * size
+                echo = read_request(json.dumps(told).encode()).echo
+                self.assertEqual(b"1", echo["temperature"])
+                self.assertLessEqual(sum(map(len, echo.values())), MAX_ECHO_BYTES)
+                self.assertEqual(
+                    len(echo), 1 + min(long, (MAX_ECHO_BYTES - 100) // size), (size, long)
+                )
 
     def test_echo(self) -> None:
         """What the answer repeats is kept in its own spelling, on one line."""
