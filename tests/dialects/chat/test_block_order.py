@@ -191,6 +191,10 @@ class NumberTests(SynchronousTestCase):
             self.calls((0, "a", "f", '{"x":'), (0, "", "f", "1"), (0, "", "f", "}")),
             [("a", "f", '{"x":1}')],
         )
+        for index in (0, None):
+            begun = (index, "a", "f", "")
+            self.assertEqual(self.calls(begun, (index, "", "f", "{}")), [("a", "f", "{}")])
+        self.assertEqual(self.calls((0, "a", "f", "{}"), (0, "", "f", "")), [("a", "f", "{}")])
 
 
 class BoundTests(SynchronousTestCase):
