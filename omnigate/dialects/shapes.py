@@ -135,12 +135,15 @@ class Turn:
 
     :ivar plain: whether its content was one plain string, so that it stays one.
     :ivar path: where it stands in the client's request: ``messages[3]``, ``system``.
+    :ivar developer: whether a client of Chat named the speaker of a ``SYSTEM`` turn ``developer``,
+        a word that Responses knows, too, and other servers of Chat often do not.
     """
 
     role: Role
     parts: list[Part]
     plain: bool = False
     path: str = ""
+    developer: bool = False
 
 
 # -- a request

@@ -363,6 +363,14 @@ class ChatTests(RuleTestCase):
         for upstream in ("messages", "responses"):
             self.check_refused("chat", upstream, rows)
 
+    def test_roles(self) -> None:
+        """A developer is one to Responses, too, and the system to Anthropic."""
+        said = [{"role": role, "content": role} for role in ("system", "developer", "user")]
+        items = [{"type": "message", **message} for message in said]
+        self.check("chat", "responses", [({"messages": said}, {"input": items})])
+        texts = [{"type": "text", "text": text} for text in ("system", "developer")]
+        self.check("chat", "messages", [({"messages": said}, {"system": texts})])
+
     def test_parts_refused(self) -> None:
         """So are parts of messages, by their place."""
         text = {"type": "text", "text": "x"}
@@ -658,6 +666,13 @@ class MessagesTests(RuleTestCase):
 
 class ResponsesTests(RuleTestCase):
     """Of clients of Responses."""
+
+    def test_roles(self) -> None:
+        """A developer is the system to servers of Chat, which often know no other word."""
+        said = [{"role": role, "content": role} for role in ("system", "developer", "user")]
+        told = [dict(message) for message in said]
+        told[1]["role"] = "system"
+        self.check("responses", "chat", [({"input": said}, {"messages": told})])
 
     def test_parameters(self) -> None:
         """Flat members stand where each protocol has them."""

@@ -211,7 +211,7 @@ def _responses(body: Body) -> None:
             called.remove(item["call_id"])
             _input_parts(item["output"], where)
         elif item["type"] == "message":
-            _holds(item["role"] in ("system", "user", "assistant"), where)
+            _holds(item["role"] in ("developer", "system", "user", "assistant"), where)
             _holds(item["role"] == "user" or _is_words(item["content"]), where)
             _input_parts(item["content"], where)
         else:

@@ -52,7 +52,9 @@ def _read_turn(message: Message, path: str) -> Turn:
 
 
 def _system(message: Message, path: str) -> Turn:
-    return Turn(Role.SYSTEM, [*_parts(message, path, _TEXT)], _is_plain(message), path)
+    parts = _parts(message, path, _TEXT)
+    developer = message.role == "developer"
+    return Turn(Role.SYSTEM, [*parts], _is_plain(message), path, developer)
 
 
 def _user(message: Message, path: str) -> Turn:

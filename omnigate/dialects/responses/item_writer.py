@@ -39,7 +39,8 @@ def write_items(turns: Sequence[Turn], reasoning: bool) -> list[_Item]:
         else:
             content = [part for part in turn.parts if isinstance(part, _Content)]
             if content:
-                items.append(_message(turn.role.value, _content(content)))
+                role = "developer" if turn.developer else turn.role.value
+                items.append(_message(role, _content(content)))
     return items
 
 

@@ -77,7 +77,10 @@ class MessageTests(TurnCase):
         turns = read(*({"role": role, "content": " ", "name": "n"} for role in roles))
         self.assertEqual(
             turns,
-            [Turn(role, [Text(" ")], True, f"messages[{at}]") for at, role in enumerate(read_as)],
+            [
+                Turn(role, [Text(" ")], True, f"messages[{at}]", roles[at] == "developer")
+                for at, role in enumerate(read_as)
+            ],
         )
 
     def test_parts(self) -> None:
