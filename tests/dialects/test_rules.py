@@ -619,6 +619,7 @@ class MessagesTests(RuleTestCase):
         calls = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]}
         said = {"role": "user", "content": "Hi"}
         file = {"type": "file", "file_id": "file_1"}
+        inner = {"type": "document", "source": {"type": "text", "data": "x"}}
         for block, place in (
             ({"type": "container_upload", "file_id": "f"}, ""),
             ({"type": "tool_reference", "tool_name": "f"}, ""),
@@ -626,6 +627,10 @@ class MessagesTests(RuleTestCase):
             ({"type": "never_heard_of"}, ""),
             ({"type": "image", "source": file}, ".source"),
             ({"type": "document", "source": file}, ".source"),
+            (
+                {"type": "document", "source": {"type": "content", "content": [inner]}},
+                ".source.content[0]",
+            ),
         ):
             result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
             for messages, path in (
