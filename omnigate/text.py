@@ -43,13 +43,20 @@ def valid_text(text: str) -> str:
     return _SURROGATES.sub(REPLACEMENT, text)
 
 
-def repair_utf8(data: bytes) -> bytes:
-    """Return ``data`` as valid UTF-8, bad sequences replaced by U+FFFD; valid input unchanged."""
+def is_utf8(data: bytes) -> bool:
+    """Say whether ``data`` is valid UTF-8."""
+    if data.isascii():
+        return True
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        return data.decode("utf-8", "replace").encode("utf-8")
-    return data
+        return False
+    return True
+
+
+def repair_utf8(data: bytes) -> bytes:
+    """Return ``data`` as valid UTF-8, bad sequences replaced by U+FFFD; valid input unchanged."""
+    return data if is_utf8(data) else data.decode("utf-8", "replace").encode("utf-8")
 
 
 def one_line(value: str | bytes, limit: int) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from omnigate.dialects.answer import MAX_HELD_BYTES, read_answer
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.usage import load_tree
-from omnigate.text import repair_utf8
+from omnigate.text import is_utf8, repair_utf8
 from omnigate.wire.json_members import MAX_ANSWER_DEPTH
 from omnigate.wire.json_walk import JsonWalk
 
@@ -32,8 +32,8 @@ MAX_MENDED_BYTES = 512 * 1024
 MAX_CONTAINERS = 100_000
 
 #: Parts, blocks or calls in one answer. Real ones have dozens; each takes up to 4 µs until it is
-#: written.
-MAX_PARTS = 4096
+#: written, four events of Responses where the client wants a stream.
+MAX_PARTS = 1024
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -55,7 +55,10 @@ def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T | None:
     :returns: ``None`` for what is no JSON, does not fit the shape, or has more than
         :data:`MAX_CONTAINERS`.
     """
-    data = repair_utf8(data)
+    if len(data) <= MAX_MENDED_BYTES:
+        data = repair_utf8(data)
+    elif not is_utf8(data):
+        return None
     if data.count(b"{") > MAX_CONTAINERS and _containers(data) > MAX_CONTAINERS:
         return None
     try:

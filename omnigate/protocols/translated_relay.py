@@ -21,8 +21,8 @@ from omnigate.protocols.relay import (
 from omnigate.protocols.watchdog import Watchdog
 
 #: The longest answer that is translated whole. Real ones have up to a megabyte, which takes 3 ms;
-#: this much plain text holds the reactor for some 50.
-WHOLE_BYTES = 16 * 1024 * 1024
+#: this much holds the reactor for 12 to 30, as new as the memory is and as odd as the text.
+WHOLE_BYTES = 4 * 1024 * 1024
 
 
 class WholeOwner(ShortOwner, Protocol):

@@ -37,6 +37,9 @@ ECHOED = (
 )
 """The members of a request that its response repeats."""
 
+Text = str | bytes
+"""A text, or the JSON string that it is: a long one that is told several times is encoded once."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -61,20 +64,22 @@ def tool_name(frame: Frame, name: str) -> tuple[str, str | None]:
     return namespaced[1], namespaced[0]
 
 
-def text_json(text: str) -> bytes:
+def text_json(text: Text) -> bytes:
     """Return a text as a JSON string; lone surrogates, which UTF-8 cannot hold, are replaced."""
+    if isinstance(text, bytes):
+        return text
     try:
         return _encode(text)
     except UnicodeEncodeError:
         return _encode(valid_text(text))
 
 
-def text_part(text: str) -> bytes:
+def text_part(text: Text) -> bytes:
     """Return a part of a message that is text."""
     return b'{"type":"output_text","text":%b,"annotations":[]}' % text_json(text)
 
 
-def refusal_part(text: str) -> bytes:
+def refusal_part(text: Text) -> bytes:
     """Return a part of a message in which the model declines."""
     return b'{"type":"refusal","refusal":%b}' % text_json(text)
 
@@ -92,12 +97,12 @@ def message_item(item: str, status: str, parts: Sequence[bytes]) -> bytes:
     )
 
 
-def summary_part(text: str) -> bytes:
+def summary_part(text: Text) -> bytes:
     """Return one text of a reasoning item's summary."""
     return b'{"type":"summary_text","text":%b}' % text_json(text)
 
 
-def reasoning_item(item: str, status: str, text: str, encrypted_content: str) -> bytes:
+def reasoning_item(item: str, status: str, text: Text, encrypted_content: str) -> bytes:
     """Return a reasoning item.
 
     :param item: its id.
@@ -113,7 +118,7 @@ def reasoning_item(item: str, status: str, text: str, encrypted_content: str) ->
 
 
 def function_call_item(
-    item: str, status: str, call_id: str, name: tuple[str, str | None], arguments: str
+    item: str, status: str, call_id: str, name: tuple[str, str | None], arguments: Text
 ) -> bytes:
     """Return the call of a function.
 

@@ -19,6 +19,7 @@ from omnigate.dialects.responses.response_object import (
     IN_PROGRESS,
     INCOMPLETE,
     MAX_OUTPUT_TOKENS,
+    Text,
     function_call_item,
     item_id,
     message_item,
@@ -32,9 +33,9 @@ from omnigate.dialects.responses.response_object import (
 )
 from omnigate.dialects.shapes import AnswerUsage, Frame, RedactedThinking, Stop, Thinking
 
-# A million tokens, eight times what any model of today puts out. To repeat as much four times, as
-# the protocol has it, takes some 20 ms.
-MAX_COLLECTED_BYTES = 4 * 1024 * 1024
+# Half a million tokens, four times what any model of today puts out. To repeat as much four times,
+# as the protocol has it, takes some 20 ms.
+MAX_COLLECTED_BYTES = 2 * 1024 * 1024
 _SUMMARY_PLACE = b',"summary_index":0'
 _TOO_LONG = "The answer is longer than the last event of a stream can repeat."
 
@@ -305,12 +306,12 @@ class StreamWriter:
         elif self._state in _THOUGHTS:
             self._close_reasoning(status, "")
         elif self._state in _CALLS:
-            arguments = self._text.getvalue()
+            arguments = text_json(self._text.getvalue())
             self._send(
                 "response.function_call_arguments.done",
                 self._where(),
                 b',"arguments":',
-                text_json(arguments),
+                arguments,
             )
             self._item_done(self._call_item(status, arguments))
 
@@ -338,20 +339,18 @@ class StreamWriter:
         return True
 
     def _close_part(self) -> None:
-        text = self._text.getvalue()
+        text = text_json(self._text.getvalue())
         self._text = StringIO()
         place = b'%b,"content_index":%d' % (self._where(), len(self._parts))
         if self._state is _TEXT:
-            self._send(
-                "response.output_text.done", place, b',"text":', text_json(text), b',"logprobs":[]'
-            )
+            self._send("response.output_text.done", place, b',"text":', text, b',"logprobs":[]')
         else:
-            self._send("response.refusal.done", place, b',"refusal":', text_json(text))
+            self._send("response.refusal.done", place, b',"refusal":', text)
         part = self._part(text)
         self._send("response.content_part.done", place, b',"part":', part)
         self._parts.append(part)
 
-    def _part(self, text: str) -> bytes:
+    def _part(self, text: Text) -> bytes:
         return text_part(text) if self._state is _TEXT else refusal_part(text)
 
     def _open_reasoning(self) -> bool:
@@ -373,10 +372,11 @@ class StreamWriter:
         self._set_delta("response.reasoning_summary_text.delta", _SUMMARY_PLACE)
 
     def _close_reasoning(self, status: str, packed: str) -> None:
-        text = self._text.getvalue()
+        said = self._text.getvalue()
+        text = text_json(said) if said else b""
         if self._state is _SUMMARY:
             place = self._where() + _SUMMARY_PLACE
-            self._send("response.reasoning_summary_text.done", place, b',"text":', text_json(text))
+            self._send("response.reasoning_summary_text.done", place, b',"text":', text)
             self._send(
                 "response.reasoning_summary_part.done",
                 place,
@@ -385,7 +385,7 @@ class StreamWriter:
             )
         self._item_done(reasoning_item(self._item_id, status, text, packed))
 
-    def _call_item(self, status: str, arguments: str) -> bytes:
+    def _call_item(self, status: str, arguments: Text) -> bytes:
         call_id, name = self._call
         named = tool_name(self._frame, name)
         return function_call_item(self._item_id, status, call_id, named, arguments)
