@@ -1,6 +1,7 @@
 """Golden streams through every pair of a reader and a writer."""
 
 import importlib
+import json
 from typing import Any
 
 import attrs
@@ -83,6 +84,23 @@ class GoldenStreamTests(SynchronousTestCase):
             self.assertEqual(told, (vector.name, name, getattr(plain, name)))
         self.assertEqual(meter.counts(), plain.counts(), vector.name)
 
+    def test_at_once(self) -> None:
+        """What an event adds to the answer is told with that event, and a call when it is named."""
+        for vector in vectors():
+            if not vector.streamed or "interleaved" in vector.name:
+                continue
+            sink = RecordingSink()
+            reader = piece(vector.upstream, "stream_reader").StreamReader(
+                sink, Meter(vector.upstream, True)
+            )
+            for block in EventSplitter().feed(vector.answer_body):
+                data = event_data(block)
+                assert data is not None
+                before = len(sink.calls)
+                reader.event(data)
+                told = len(sink.calls) > before
+                self.assertTrue(told or not _adds(vector.upstream, data), (vector.name, data))
+
     def test_order(self) -> None:
         """A sink is told in an order that it may rely on, however the stream is cut or ends."""
         for vector in vectors():
@@ -116,6 +134,26 @@ class GoldenStreamTests(SynchronousTestCase):
                 if reader.failed:
                     told = sink.calls[:-1]
                     self.assertEqual(told, whole.calls[: len(told)], where)
+
+
+def _adds(upstream: str, data: bytes) -> bool:
+    """Return whether an event brings a piece of the answer, or the name of a call."""
+    if data == b"[DONE]":
+        return False
+    event = json.loads(data)
+    if upstream == "responses":
+        named = event["type"] == "response.output_item.added" and "name" in event["item"]
+        return named or event["type"].endswith(".delta")
+    if upstream == "messages":
+        delta = event.get("delta", {})
+        texts = [delta.get(name) for name in ("text", "thinking", "partial_json")]
+        return any(texts) or event.get("content_block", {}).get("type") == "tool_use"
+    for choice in event.get("choices", ()):
+        delta = choice["delta"]
+        names = ("content", "refusal", "reasoning_content", "reasoning", "tool_calls")
+        if any(delta.get(name) for name in names):
+            return True
+    return False
 
 
 def _finishes(block: bytes) -> bool:
