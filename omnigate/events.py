@@ -63,7 +63,8 @@ class AttemptRecord:
         ``unknown_coding``, ``truncated``, ``not_json``, ``error_envelope``, ``wrong_shape``,
         ``empty_stream``, ``error_event``, ``upstream_auth``, ``canceled``. Where the answer had to
         be translated also ``unasked_stream``, ``answer_too_large``, ``answer_too_complex``,
-        ``no_room``, ``event_too_large``, ``event_too_complex``, ``unfinished``.
+        ``no_room``, ``event_too_large``, ``event_too_complex``, ``bad_event``,
+        ``unfinished``.
     :ivar status: the upstream's HTTP status; ``None`` where no head came.
     """
 

@@ -17,9 +17,21 @@ class StreamReading:
     :ivar started: whether the sink was told that the answer has begun.
     :ivar finished: whether it was told the finish.
     :ivar failed: whether it was told a fault; if nothing had started, this is all it was told.
+    :ivar finding: what is wrong with the stream where the fault is no error that the upstream told
+        of: ``bad_event`` or ``unfinished``; else empty.
     """
 
-    __slots__ = ("_meter", "_odd", "_over", "_sink", "closed", "failed", "finished", "started")
+    __slots__ = (
+        "_meter",
+        "_odd",
+        "_over",
+        "_sink",
+        "closed",
+        "failed",
+        "finding",
+        "finished",
+        "started",
+    )
 
     def __init__(self, sink: DeltaSink, meter: Meter) -> None:
         """Make the reader of one stream.
@@ -30,6 +42,7 @@ class StreamReading:
         self.started = False
         self.finished = False
         self.failed = False
+        self.finding = ""
         self._sink = sink
         self._meter = meter
         self._odd = OddEvents()
@@ -46,8 +59,11 @@ class StreamReading:
 
     def _fail(self, fault: Fault) -> None:
         self._over = self.failed = True
+        if fault.kind is FaultKind.INTERRUPTED:
+            self.finding = "unfinished"
         self._sink.fault(fault)
 
     def _break(self, error: BrokenStream) -> None:
         """Tell of a stream that cannot be told on."""
+        self.finding = "bad_event"
         self._fail(Fault(FaultKind.BAD_ANSWER, str(error)))

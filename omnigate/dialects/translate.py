@@ -60,11 +60,13 @@ class Reader(Protocol):
         answer could not be told.
     :ivar finished: the protocol has called the answer finished.
     :ivar failed: the answer broke; nothing more comes.
+    :ivar finding: what we found wrong, where it broke without an error of the upstream's own.
     """
 
     closed: bool
     finished: bool
     failed: bool
+    finding: str
 
     def event(self, data: bytes) -> None:
         """Take the data of one event."""

@@ -27,7 +27,8 @@ class TranslatedPassage:
     :ivar first_error: the data of the first event, if that is an error. Then nothing was returned
         and nothing will be: the attempt has failed.
     :ivar broken: why the stream is over although its answer is not: ``error_event`` (the
-        upstream's own), ``event_too_large``, ``event_too_complex`` or ``unfinished``; else empty.
+        upstream's own), ``event_too_large``, ``event_too_complex``, ``bad_event`` or
+        ``unfinished``; else empty.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class TranslatedPassage:
                 for payload in payloads:
                     event(payload)
                     if reader.failed:
-                        self.broken = "error_event"
+                        self.broken = reader.finding or "error_event"
                         break
                 return self._take()
         return self._feed_any(data)
@@ -177,7 +178,7 @@ class TranslatedPassage:
         reader.event(payload)
         if not reader.failed:
             return True
-        self.broken = "error_event"
+        self.broken = reader.finding or "error_event"
         if first:
             self.first_error = payload
             out.clear()

@@ -429,6 +429,35 @@ class LeavingTests(StreamTestCase):
         self.assertEqual((499, 3), (told.status, told.output_tokens))
 
 
+class UnreadableTests(StreamTestCase):
+    def test_bad_event(self) -> None:
+        """What is no event of the upstream's protocol is a break, and no error of its own."""
+        for one, two in PAIRS:
+            events = UPSTREAMS[two][2]
+            first = next(i for i, data in enumerate(events) if b"Hel" in data) + 1
+            for bad in (b"data: {]\n\n", events[first][:-9] + b"\n\n", b"data: \xff\n\n"):
+                for end in (b"", END):
+                    self.begin(one, two)
+                    self.plane.last.answer(STREAM_HEAD)
+                    self.say(*events[:first])
+                    self.plane.last.answer(chunk(bad) + end)
+                    self.check_cut(one, "bad_event")
+
+    def test_half_an_event_at_the_end(self) -> None:
+        """An event that the end cuts is none, wherever it is cut."""
+        for one, two in PAIRS:
+            events = UPSTREAMS[two][2]
+            first = next(i for i, data in enumerate(events) if b"Hel" in data) + 1
+            for size in range(len(events[first]) - 2):
+                self.begin(one, two)
+                self.plane.last.answer(STREAM_HEAD)
+                self.say(*events[:first], events[first][:size])
+                self.plane.last.answer(END)
+                outcome = self.plane.outcomes[-1]
+                self.assertIn(outcome, ("bad_event", "unfinished"))
+                self.check_cut(one, outcome)
+
+
 class CredentialTests(StreamTestCase):
     def test_in_pieces(self) -> None:
         """Whatever the pieces, no client can put the upstream's credential together."""
