@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigate.dialects.answer import nests_too_deep
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.quirk_signs import refused_quirk
 from omnigate.dialects.shapes import Quirk
@@ -227,6 +228,8 @@ class TranslatedAttempt(PreparedAttempt):
         key, scan = exchange.key, exchange.scan
         assert translator is not None and key is not None and scan is not None
         counter, self._counter = self._counter, None
+        if counter is None and nests_too_deep(body):
+            raise NotAnAnswer("not_json")
         secret = self.target.upstream.secret
         room = self._plane.parse_memory.reserve_answer(key.use, body, counter)
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from omnigate.wire.json_body import MAX_DEPTH, MAX_KEY_BYTES, MAX_MEMBERS, MAX_TREE_MEMBERS
+from omnigate.wire.json_body import MAX_KEY_BYTES, MAX_MEMBERS, MAX_TREE_MEMBERS
+from omnigate.wire.json_members import MAX_ANSWER_DEPTH
 from omnigate.wire.json_tree import TreeError, tree_cost
 from omnigate.wire.json_walk import JsonWalk, TextCounts
 
@@ -16,12 +17,12 @@ WALKED_FROM_BYTES = 65536
 
 
 class PieceCounter:
-    """Counts a text as it arrives; feed it every byte in order."""
+    """Counts an answer or an event as it arrives; feed it every byte in order."""
 
     __slots__ = ("_walk",)
 
     def __init__(self) -> None:
-        self._walk = JsonWalk((), MAX_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, 0, MAX_TREE_MEMBERS)
+        self._walk = JsonWalk((), MAX_ANSWER_DEPTH, MAX_MEMBERS, MAX_KEY_BYTES, 0, MAX_TREE_MEMBERS)
 
     def feed(self, data: bytes) -> None:
         """Take the next piece."""
@@ -41,9 +42,13 @@ class PieceCounter:
 def answer_cost(text: bytes, counter: PieceCounter | None) -> int:
     """Tell what the tree of a provider's answer, or of an event, takes in bytes.
 
-    :param counter: what was fed all of it, where it is longer than :data:`WALKED_FROM_BYTES`.
+    :param counter: what was fed all of it, where it came in pieces; a long text without one is
+        counted now.
     :raises TreeError: it takes too much memory or time.
     """
+    if counter is None and len(text) > WALKED_FROM_BYTES:
+        counter = PieceCounter()
+        counter.feed(text)
     cost = tree_cost(text, counter.counts if counter is not None else None)
     if cost.nanoseconds > MAX_ANSWER_NANOSECONDS:
         raise TreeError("request_too_complex", "The answer has too many values to be read whole.")

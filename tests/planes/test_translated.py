@@ -342,6 +342,27 @@ class BoundTests(SynchronousTestCase):
                 self.assertEqual(["answer_too_large"], plane.outcomes)
                 self.assertFalse(plane.last.open)
 
+    def test_deep_answer(self) -> None:
+        """An answer of any length may nest 128 deep, and no deeper."""
+        call = b'[{"type":"tool_use","id":"t","name":"f","input":%b},{"type":"text","text":"%b"}]'
+        for levels, whole in ((128, True), (129, False)):
+            # Answer, content and block are three of them.
+            value = b'{"a":' * (levels - 3) + b"1" + b"}" * (levels - 3)
+            for padding in (0, 10_000, 100_000):
+                content = call % (value, b"x" * (padding + 1))
+                body = MESSAGE.replace(b'[{"type":"text","text":"Hello"}]', content)
+                plane = plane_for("messages")
+                client = self.ask(plane)
+                self.feed(plane, reply(body))
+                told = client.answer
+                self.assertEqual(200 if whole else 502, told.status, (levels, padding))
+                if whole:
+                    [made] = told.json["choices"][0]["message"]["tool_calls"]
+                    self.assertEqual(value.decode(), made["function"]["arguments"])
+                else:
+                    outcome = "answer_too_complex" if padding > 65536 else "not_json"
+                    self.assertEqual([outcome], plane.outcomes)
+
     def test_all_hold_too_much(self) -> None:
         """So is one that there is no room to hold."""
         plane = plane_for("messages")

@@ -351,6 +351,22 @@ class BrokenTests(StreamTestCase):
             else:
                 self.check_cut("chat", "event_too_large")
 
+    def test_deep_event(self) -> None:
+        """A long event may nest 128 deep, too, and no deeper."""
+        for levels, whole in ((128, True), (129, False)):
+            self.begin("chat", "messages")
+            self.plane.last.answer(STREAM_HEAD)
+            nested = b"[" * (levels - 1) + b"]" * (levels - 1)
+            event = b'data: {"type":"x","y":"%b","x":%b}\n\n' % (b"y" * 100_000, nested)
+            self.say(START, event[:50_000])
+            self.say(event[50_000:])
+            if whole:
+                self.say(*UPSTREAMS["messages"][2][1:])
+                self.plane.last.answer(END)
+                self.assertTrue(self.client.answer.whole)
+            else:
+                self.check_cut("chat", "event_too_complex")
+
     def test_event_too_large(self) -> None:
         """An event that there is no room for breaks the stream; as the first one, it fails over."""
         self.begin("chat", "messages")

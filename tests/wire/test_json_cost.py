@@ -33,7 +33,19 @@ class CostTests(SynchronousTestCase):
         for text in (
             b'{"x":[' + b"{}," * 700_000 + b"{}]}",
             CROWDED,
-            b"[" * 100 + b'"' + b"x" * 100_000 + b'"' + b"]" * 100,
+            self.nested(129),
         ):
             for size in (len(text), 65536):
                 self.assertRaises(TreeError, answer_cost, text, counted(text, size))
+            self.assertRaises(TreeError, answer_cost, text, None)
+
+    def test_nested(self) -> None:
+        """One that nests as deep as an answer may is taken."""
+        text = self.nested(128)
+        for counter in (counted(text, 1000), None):
+            self.assertGreater(answer_cost(text, counter), len(text))
+
+    @staticmethod
+    def nested(levels: int) -> bytes:
+        """A long text of so many levels."""
+        return b"[" * levels + b'"' + b"x" * 100_000 + b'"' + b"]" * levels
