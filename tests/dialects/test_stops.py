@@ -21,6 +21,17 @@ class ChatStopTests(SynchronousTestCase):
                 for refused in (False, True):
                     self.assertIs(chat_stop(reason, calls, refused), stop)
 
+    def test_words_of_others(self) -> None:
+        """Compatible servers write other protocols' words, in any case."""
+        for reason, stop in (
+            ("max_tokens", Stop.LENGTH),
+            ("MAX_TOKENS", Stop.LENGTH),
+            ("tool_use", Stop.TOOLS),
+            ("refusal", Stop.REFUSAL),
+            ("SAFETY", Stop.REFUSAL),
+        ):
+            self.assertIs(chat_stop(reason, False, False), stop)
+
     def test_end(self) -> None:
         """A forced call and a refusal end with ``stop``; a word that nobody knows is like it."""
         for reason in ("stop", "eos", "STOP"):
