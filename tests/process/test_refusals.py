@@ -195,6 +195,12 @@ CAUSES: dict[str, Cause] = {
         *(404, "endpoint_not_supported", "one"),
         kept=True,
     ),
+    "a conversation that its provider keeps": Cause(
+        posted(chat()[:-1] + b',"max_tokens":9,"thread":{"id":"t"}}', path=b"/v1/messages"),
+        *(400, "thread_unsupported_request", "one"),
+        kept=True,
+        shape="anthropic",
+    ),
     "a field that cannot be translated": Cause(
         posted(chat("claude")[:-1] + b',"n":2}'),
         *(400, "untranslatable_request", "one"),
