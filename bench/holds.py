@@ -34,6 +34,7 @@ from omnigate.gateway.routing import order
 from omnigate.gateway.tables import Tables, Upstream, compile_tables
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.pool import UpstreamPool
+from omnigate.protocols.translated_relay import WHOLE_BYTES
 from omnigate.protocols.watchdog import NEVER, Watchdog
 from omnigate.wire.json_body import ScanError
 from omnigate.wire.json_members import media_parts
@@ -266,7 +267,7 @@ def main(arguments: list[str]) -> int:
     for row in (
         *body_rows(size),
         *hostile_requests.body_rows(size),
-        *hostile_requests.answer_rows(size),
+        *hostile_requests.answer_rows(min(2 * size, WHOLE_BYTES - 1024)),
     ):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
     gc.enable()

@@ -1,7 +1,7 @@
 """Request bodies that are dear to translate, and long answers.
 
 Each row is one turn of the reactor: what a tree of the body costs is told, and the body is read and
-written for an upstream of another protocol; or an answer is, with all that stands at its end.
+written for an upstream of another protocol; or one step of that is made with a long answer.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bench.hostile import Call, Row
+from bench.hostile import READ_BYTES, Call, Row
 from omnigate.capabilities import Capabilities
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.shapes import Frame, Quirk
-from omnigate.dialects.strike import strike
 from omnigate.dialects.translate import Translator, translate_request
 from omnigate.errors import GatewayError
+from omnigate.gateway.admission import KeyUse
+from omnigate.gateway.answer_steps import next_of, translation_steps
+from omnigate.gateway.parse_memory import ParseMemory
 from omnigate.wire.json_body import BodyScan, ScanError
 from omnigate.wire.json_cost import PieceCounter, answer_cost
 from omnigate.wire.json_scan import scan_body
@@ -125,33 +127,77 @@ def _translation(client: str, upstream: str, body: bytes, scan: BodyScan) -> Cal
     return lambda: call
 
 
+_TEXT = b'{"type":"text","text":"%b"}'
+
+#: By name: what makes the content of an answer of about so many bytes.
+ANSWERS: dict[str, Callable[[int], bytes]] = {
+    "text": lambda size: _TEXT % (b"x" * size),
+    "wide text": lambda size: _TEXT % ("漢" * (size // 3)).encode(),
+    "line ends": lambda size: _TEXT % (b"xxxxxxx\\n" * (size // 9)),
+    "blocks of 1 KB": lambda size: b",".join([_TEXT % (b"x" * 1000)] * (size // 1030)),
+    "blocks": lambda size: b",".join([_TEXT % b"x"] * (size // 26)),
+    "objects": lambda size: b",".join([b"{}"] * (size // 3)),
+    "a call": lambda size: (
+        b'{"type":"tool_use","id":"t","name":"f","input":{"text":"%b"}}' % (b"x" * size)
+    ),
+    "a text that is cut": lambda size: b'{"type":"text","text":"%b' % (b"x" * size),
+}
+
+
 def answer_rows(size: int) -> Iterator[Row]:
-    """Yield the translation of long answers."""
-    text = b'{"type":"text","text":"%b"}'
-    for name, content in (
-        ("text", text % (b"x" * size)),
-        ("wide text", text % ("漢" * (size // 3)).encode()),
-        ("line ends", text % (b"xxxxxxx\\n" * (size // 9))),
-        ("blocks of 1 KB", b",".join([text % (b"x" * 1000)] * (size // 1030))),
-        ("blocks", b",".join([text % b"x"] * (size // 26))),
-        ("objects", b",".join([b"{}"] * (size // 3))),
-    ):
-        body = _ANSWER % content
-        counter = PieceCounter()
-        for at in range(0, len(body), 65536):
-            counter.feed(body[at : at + 65536])
-        for client in ("chat", "responses"):
-            yield Row(ANSWER_GROUP, f"{name} for {client}", _answer(client, body, counter))
+    """Yield the steps of translating long answers.
+
+    What is refused at this length is refused there, and translated where it is short enough.
+    """
+    for name, build in ANSWERS.items():
+        for share in (1, 2, 4, 8, 16):
+            body = _ANSWER % build(size // share)
+            counter = PieceCounter()
+            for at in range(0, len(body), READ_BYTES):
+                counter.feed(body[at : at + READ_BYTES])
+            taken = _is_taken(body, counter)
+            for client in ("chat", "responses"):
+                for number, step in enumerate(_STEPS if taken else _STEPS[:1]):
+                    call = _step(client, body, counter, number)
+                    yield Row(ANSWER_GROUP, f"{name}, 1/{share}, for {client}, {step}", call)
+            if taken:
+                break
 
 
-def _answer(client: str, body: bytes, counter: PieceCounter) -> Callable[[], Call]:
-    collected = bytearray(body)
+def _is_taken(body: bytes, counter: PieceCounter) -> bool:
+    try:
+        answer_cost(body, counter)
+    except TreeError:
+        return False
+    return True
 
-    def call() -> None:
-        try:
-            answer_cost(bytes(collected), counter)
-            strike(Translator(client, "messages", _FRAME, False).answer(body), b"sk-0123456789")
-        except (TreeError, NotAnAnswer):
-            pass
 
-    return lambda: call
+#: The turns of a long answer, but for those that are like the fourth.
+_STEPS = ("counted", "read", "written", "looked through")
+
+
+def _step(client: str, body: bytes, counter: PieceCounter, number: int) -> Callable[[], Call]:
+    """Return what makes one step of a long answer; those before it are made beforehand."""
+
+    def make() -> Call:
+        steps = translation_steps(
+            Translator(client, "messages", _FRAME, False),
+            ParseMemory(1 << 30),
+            KeyUse(),
+            body,
+            counter,
+            b"sk-0123456789",
+            as_stream=False,
+        )
+
+        def step() -> None:
+            try:
+                next_of(steps)
+            except (TreeError, NotAnAnswer):
+                pass
+
+        for _ in range(number):
+            step()
+        return step
+
+    return make

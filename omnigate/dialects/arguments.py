@@ -8,13 +8,15 @@ import msgspec
 
 from omnigate.dialects.answer import nests_too_deep
 from omnigate.dialects.event_shapes import ABSENT
-from omnigate.dialects.lenient import MISFITS, text_of
+from omnigate.dialects.lenient import MISFITS, text_in
 from omnigate.text import valid_text
 
 NO_ARGUMENTS = "{}"
 """The arguments of a call that has none."""
 
 _RAW_MEMBER = "__raw_arguments"
+# It is the only member, so it stands at the very beginning, behind blanks at the most.
+_WRAPPED_WITHIN = 256
 
 
 class _AnyObject(msgspec.Struct):
@@ -57,9 +59,9 @@ def arguments_of(raw: msgspec.Raw | bytes) -> str:
     if raw is ABSENT or data in (b"", b"null"):
         return NO_ARGUMENTS
     if data.startswith(b'"'):
-        text = text_of(msgspec.Raw(data))
+        text = text_in(data)
         return text if text.strip() else NO_ARGUMENTS
-    if _RAW_MEMBER.encode() in data:
+    if _RAW_MEMBER.encode() in data[:_WRAPPED_WITHIN]:
         try:
             return _decode_wrapped(data).text or NO_ARGUMENTS
         except MISFITS:

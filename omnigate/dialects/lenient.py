@@ -31,10 +31,14 @@ MAX_MENDED_BYTES = 512 * 1024
 #: even where a tool is given a table.
 MAX_CONTAINERS = 100_000
 
+# So many are looked for one by one: where there are few, that is eight times as fast as counting.
+_FEW_BRACES = 256
+
 #: Parts, blocks or calls in one answer. Real ones have dozens; each takes up to 4 µs until it is
 #: written, four events of Responses where the client wants a stream.
 MAX_PARTS = 1024
 
+_QUOTE = 0x22
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 # Stands for an escaped backslash while other escapes are looked for; JSON has no such bytes.
@@ -45,6 +49,12 @@ _lone_surrogates = re.compile(
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 ).sub
 
+
+class _Object(msgspec.Struct, gc=False):
+    """Any JSON object; nothing of it is kept."""
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -59,7 +69,7 @@ def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T | None:
         data = repair_utf8(data)
     elif not is_utf8(data):
         return None
-    if data.count(b"{") > MAX_CONTAINERS and _containers(data) > MAX_CONTAINERS:
+    if _has_many_braces(data) and _containers(data) > MAX_CONTAINERS:
         return None
     try:
         return decode(data)
@@ -80,13 +90,33 @@ def decode_leniently(decode: Callable[[bytes], T], data: bytes) -> T | None:
         return None
 
 
+def decode_member(decode: Callable[[msgspec.Raw | bytes], T], raw: msgspec.Raw) -> T | None:
+    """Decode a raw member of what :func:`decode_leniently` returned, whose bounds it has passed."""
+    try:
+        return decode(raw)
+    except msgspec.ValidationError:
+        return None
+    except MISFITS:
+        return decode_leniently(decode, bytes(raw))
+
+
 def not_an_answer(kind: str, body: bytes) -> NotAnAnswer:
     """Return the finding on an answer that could not be decoded.
 
     :param kind: of the endpoint that was asked.
     """
+    if len(body) > MAX_MENDED_BYTES:
+        return NotAnAnswer("wrong_shape" if _is_object(body) else "not_json")
     verdict, _ = read_answer(kind, body)
     return NotAnAnswer("wrong_shape" if verdict == "ok" else verdict)
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        _decode_object(data)
+    except MISFITS:
+        return False
+    return True
 
 
 def bounded(parts: list[T]) -> list[T]:
@@ -97,6 +127,15 @@ def bounded(parts: list[T]) -> list[T]:
     if len(parts) > MAX_PARTS:
         raise NotAnAnswer("wrong_shape")
     return parts
+
+
+def _has_many_braces(data: bytes) -> bool:
+    at = -1
+    for _ in range(_FEW_BRACES):
+        at = data.find(b"{", at + 1)
+        if at < 0:
+            return False
+    return data.count(b"{") > MAX_CONTAINERS
 
 
 def _containers(data: bytes) -> int:
@@ -117,7 +156,22 @@ def mended(data: bytes) -> bytes:
 
 def text_of(raw: msgspec.Raw) -> str:
     """Return the string in a raw member; an empty one where it holds none."""
-    data = bytes(raw)
+    return text_in(bytes(raw))
+
+
+def long_text_of(raw: msgspec.Raw) -> str:
+    """Do the same for a text that may be a long one, of which a copy would take half the time."""
+    view = memoryview(raw)
+    if view.nbytes > MAX_MENDED_BYTES and view[0] == _QUOTE:
+        try:
+            return _decode_text(view)
+        except MISFITS:
+            pass
+    return text_in(bytes(view))
+
+
+def text_in(data: bytes) -> str:
+    """Return the string that JSON is; an empty one where it is none."""
     if not data.startswith(b'"'):
         return ""
     try:

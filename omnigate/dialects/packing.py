@@ -107,6 +107,9 @@ def unpack_reasoning(text: str) -> tuple[str, str] | None:
 
 
 def _pack(prefix: str, value: msgspec.Struct) -> str:
+    chars = sum(len(text) for text in msgspec.structs.astuple(value) if text)
+    if chars * 4 // 3 > MAX_PACKED_CHARS:
+        return ""
     try:
         data = _encode(value)
     except UnicodeEncodeError:

@@ -9,6 +9,10 @@ from omnigate.text import MIN_SECRET_CHARS, REDACTED
 STRUCK_OUT = REDACTED.encode()
 """What stands where a credential stood."""
 
+#: How much of a long text is looked through in one turn of the reactor: a search takes 3 ms a
+#: megabyte, and one full of credentials 15.
+STEP_BYTES = 1024 * 1024
+
 
 def strike(data: bytes, secret: bytes) -> bytes:
     """Return ``data`` with the upstream's credential struck out of it.
@@ -19,6 +23,47 @@ def strike(data: bytes, secret: bytes) -> bytes:
     if len(secret) < MIN_SECRET_CHARS or data.find(secret) < 0:  # twice as fast as ``in``
         return data
     return data.replace(secret, STRUCK_OUT)
+
+
+class LongStriker:
+    """Strikes a credential out of a long text, step by step, so that no step is a long one.
+
+    Nothing is copied where it is not found.
+    """
+
+    __slots__ = ("_at", "_data", "_pieces", "_secret", "_striker")
+
+    def __init__(self, data: bytes, secret: bytes) -> None:
+        """Make a striker for one text.
+
+        :param secret: as for :func:`strike`.
+        """
+        self._data = data
+        self._secret = secret if len(secret) >= MIN_SECRET_CHARS else b""
+        self._at = 0
+        self._striker: PieceStriker | None = None
+        self._pieces: list[bytes] = []
+
+    def step(self) -> bool:
+        """Look through the next :data:`STEP_BYTES`; ``False`` where nothing is left to look at."""
+        data, secret, at = self._data, self._secret, self._at
+        if not secret:
+            return False
+        end = self._at = at + STEP_BYTES
+        if self._striker is None and data.find(secret, at, end + len(secret) - 1) >= 0:
+            # It begins here, for it would have been found before: one that begins in a step and
+            # ends in the next is.
+            self._striker = PieceStriker(secret)
+            self._pieces.append(data[:at])
+        if self._striker is not None:
+            self._pieces.append(self._striker.feed(data[at:end]))
+        return end < len(data)
+
+    def end(self) -> bytes:
+        """Return the text without the credential, once all of it was looked through."""
+        if self._striker is None:
+            return self._data
+        return b"".join((*self._pieces, self._striker.end()))
 
 
 class PieceStriker:

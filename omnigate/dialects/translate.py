@@ -244,20 +244,17 @@ class Translator:
         self._frame = frame
         self.meter = Meter(upstream_kind, streamed)
 
-    def answer(self, body: bytes) -> bytes:
-        """Translate a whole answer.
+    def read(self, body: bytes) -> Answer:
+        """Read a whole answer, and meter it.
 
         :raises NotAnAnswer: it is none.
         """
-        answer = self._upstream.read_answer(body, self.meter)
-        return self._client.write_answer(answer, self._frame)
+        return self._upstream.read_answer(body, self.meter)
 
-    def answer_as_stream(self, body: bytes) -> bytes:
-        """Translate a whole answer into the stream that the client asked for.
-
-        :raises NotAnAnswer: it is none.
-        """
-        answer = self._upstream.read_answer(body, self.meter)
+    def write(self, answer: Answer, as_stream: bool) -> bytes:
+        """Write a whole answer for the client, as the stream that it asked for or as it is."""
+        if not as_stream:
+            return self._client.write_answer(answer, self._frame)
         writer = self._client.writer(self._frame)
         replay(answer, writer)
         return b"".join(writer.out)

@@ -1,15 +1,16 @@
 """An attempt at a target whose upstream speaks another protocol than the client.
 
 What is kept of the request are its bytes in the upstream's protocol, and the few facts that the
-answer needs. A whole answer is collected and translated
-in one go, a stream event by event.
+answer needs. A whole answer is collected and translated in one go, or in steps where it is long; a
+stream event by event.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigate.dialects.answer import nests_too_deep
+from twisted.python.failure import Failure
+
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.quirk_signs import refused_quirk
 from omnigate.dialects.shapes import Quirk
@@ -24,6 +25,14 @@ from omnigate.dialects.translated_passage import TranslatedPassage
 from omnigate.errors import GatewayError
 from omnigate.events import NO_TOKENS
 from omnigate.gateway import repeats
+from omnigate.gateway.admission import RETRY_AFTER_SECONDS
+from omnigate.gateway.answer_steps import (
+    TURNS_FROM_BYTES,
+    Steps,
+    last_of,
+    next_of,
+    translation_steps,
+)
 from omnigate.gateway.attempt import is_stream
 from omnigate.gateway.attempt_account import Walker
 from omnigate.gateway.attempts import Verdict
@@ -52,7 +61,7 @@ class TranslatedAttempt(PreparedAttempt):
     :param quirks: what the request has to do without.
     """
 
-    __slots__ = ("_asked", "_counter", "_quirks", "_translator", "kind")
+    __slots__ = ("_asked", "_counter", "_quirks", "_steps", "_translator", "kind")
 
     def __init__(
         self,
@@ -69,6 +78,7 @@ class TranslatedAttempt(PreparedAttempt):
         self._asked: Asked | None = None
         self._translator: Translator | None = None
         self._counter: PieceCounter | None = None
+        self._steps: Steps | None = None
 
     def _kind(self) -> str:
         return self.kind
@@ -157,10 +167,11 @@ class TranslatedAttempt(PreparedAttempt):
         head = self.head
         if self._verdict is not Verdict.ANSWER or head is None or head.status >= 400:
             return super()._collector()
-        return WholeAnswer(self, self._plane.watchdog, self._plane.held)
+        secret = self.target.upstream.secret
+        return WholeAnswer(self, self._plane.watchdog, self._plane.held, secret)
 
     def long_piece(self, data: bytes) -> None:
-        """A piece of a long answer: it is counted now, so that its end is not a long turn."""
+        """A piece of an answer that is long: counted now, so that its end is not a long turn."""
         counter = self._counter
         if counter is None:
             counter = self._counter = PieceCounter()
@@ -198,19 +209,56 @@ class TranslatedAttempt(PreparedAttempt):
             self._answer_error(head, body)
             return
         exchange, translator = self._exchange, self._translator
-        scan = exchange.scan
-        assert translator is not None and scan is not None
+        key, scan = exchange.key, exchange.scan
+        assert translator is not None and key is not None and scan is not None
+        counter, self._counter = self._counter, None
+        steps = self._steps = translation_steps(
+            translator,
+            self._plane.parse_memory,
+            key.use,
+            body,
+            counter,
+            self.target.upstream.secret,
+            as_stream=scan.stream,
+        )
+        if len(body) > TURNS_FROM_BYTES:
+            self._plane.watchdog.call_soon(self._turn)
+        else:
+            self._advance(steps, head, True)
+
+    def _turn(self) -> None:
+        """Make one step of a long translation; the client may have left, or all be over."""
+        steps, head = self._steps, self.head
+        if steps is None or head is None:
+            return
         try:
-            told = self._translated(body)
+            if not self._advance(steps, head, False):
+                self._plane.watchdog.call_soon(self._turn)
+        except Exception:
+            self.crashed(Failure())
+
+    def _advance(self, steps: Steps, head: ResponseHead, to_the_end: bool) -> bool:
+        """Go on with the translation, and answer when it is there; ``False`` where it is not."""
+        try:
+            told = last_of(steps) if to_the_end else next_of(steps)
         except NotAnAnswer as error:
             self._failed(error.verdict, head.status)
-            return
         except TreeError:
             self._failed("answer_too_complex", head.status)
-            return
         except GatewayError as error:
-            self._answer_untold(head, body, error)
-            return
+            self._answer_untold(head, error.retry_after)
+        else:
+            if told is None:
+                return False
+            self._steps = None
+            self._answer_told(head, told)
+        return True
+
+    def _answer_told(self, head: ResponseHead, told: bytes) -> None:
+        """Send the translation of a whole answer."""
+        exchange, translator = self._exchange, self._translator
+        scan = exchange.scan
+        assert translator is not None and scan is not None
         counts, estimated = translator.meter.settle(exchange.body)
         content_type = _EVENTS if scan.stream else _JSON
         lines = self._translated_lines(head, content_type)
@@ -222,42 +270,24 @@ class TranslatedAttempt(PreparedAttempt):
             repeats.keep_translated(exchange, told)
         exchange.response.whole(head.status, lines, told)
 
-    def _translated(self, body: bytes) -> bytes:
-        """Translate a whole answer in room reserved for its tree."""
-        exchange, translator = self._exchange, self._translator
-        key, scan = exchange.key, exchange.scan
-        assert translator is not None and key is not None and scan is not None
-        counter, self._counter = self._counter, None
-        if counter is None and nests_too_deep(body):
-            raise NotAnAnswer("not_json")
-        secret = self.target.upstream.secret
-        room = self._plane.parse_memory.reserve_answer(key.use, body, counter)
-        try:
-            # Before it is read: what is packed for the client cannot be searched any more.
-            body = strike(body, secret)
-            # Its length was counted while it came; now it is counted with what it says.
-            translator.meter.body_bytes = 0
-            if scan.stream:
-                told = translator.answer_as_stream(body)
-            else:
-                told = translator.answer(body)
-        finally:
-            room.release()
-        return strike(told, secret)
+    def whole_unkept(self) -> None:
+        """The answer is whole, and there was no room to hold it."""
+        self._unwatch()
+        self.connection = None
+        assert self.head is not None
+        self._answer_untold(self.head, RETRY_AFTER_SECONDS)
 
-    def _answer_untold(self, head: ResponseHead, body: bytes, error: GatewayError) -> None:
+    def _answer_untold(self, head: ResponseHead, retry_after: int | None) -> None:
         """Refuse an answer that there is no room to translate: it is here, and has to be paid."""
         exchange, translator = self._exchange, self._translator
         assert translator is not None
-        if not translator.meter.body_bytes:
-            translator.meter.piece(body)
         counts, estimated = translator.meter.settle(exchange.body)
         self._plane.troubles.succeeded(self.target)
         self.record("no_room", head.status)
         told = GatewayError(
             "overloaded",
             "the gateway has no room to translate the answer; try again",
-            retry_after=error.retry_after,
+            retry_after=retry_after,
         )
         sent = exchange.error_body(told)
         self._walker.settle(told.kind.status, counts, estimated, self.target, told.kind.code)
@@ -284,6 +314,22 @@ class TranslatedAttempt(PreparedAttempt):
         exchange.response.bytes_out = len(told)
         self._walker.settle(status, NO_TOKENS, False, self.target)
         exchange.response.whole(status, lines, told)
+
+    # -- the end
+
+    def client_lost(self) -> None:
+        """An answer that is whole, and waits for its turns, is paid by the figures it gave."""
+        if self._steps is not None:
+            self.settle_abandoned("canceled")
+        else:
+            super().client_lost()
+
+    def part(self) -> float | None:
+        """Let go, also of a translation that is half made, and of its room."""
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+        return super().part()
 
     def _translated_lines(self, head: ResponseHead, content_type: bytes, own: bytes = b"") -> bytes:
         return translated_answer_lines(

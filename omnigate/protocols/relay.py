@@ -27,8 +27,8 @@ from omnigate.wire.head import ResponseHead
 
 #: An answer that is no event stream and at most this long is sent whole.
 SHORT_BYTES = MAX_HELD_BYTES
-# Pieces kept apart; an object for each byte would take forty times as much memory.
-_MAX_PIECES = 64
+#: Pieces kept apart; an object for each byte would take forty times as much memory.
+MAX_PIECES = 64
 
 
 class Passage(Protocol):
@@ -102,12 +102,14 @@ class ShortAnswer:
             self._hold = None
             self._pieces = []
             self._owner.short_overflow(b"".join(pieces))
-        elif len(pieces) >= _MAX_PIECES:
+        elif len(pieces) >= MAX_PIECES:
             self._pieces = [b"".join(pieces)]
 
     def _may_keep(self, size: int) -> bool:
-        if size > SHORT_BYTES:
-            return False
+        return size <= SHORT_BYTES and self._has_room(size)
+
+    def _has_room(self, size: int) -> bool:
+        """Hold so much, if all others leave room for it."""
         hold = self._hold
         if hold is None:
             hold = self._hold = Hold(self._held)

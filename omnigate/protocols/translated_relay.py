@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from omnigate.dialects.held import HeldBytes, Hold
+from omnigate.dialects.held import LITTLE_BYTES, HeldBytes
+from omnigate.dialects.strike import PieceStriker
 from omnigate.protocols.relay import (
+    MAX_PIECES,
     SHORT_BYTES,
     Passage,
     Relay,
@@ -20,71 +22,88 @@ from omnigate.protocols.relay import (
 )
 from omnigate.protocols.watchdog import Watchdog
 
-#: The longest answer that is translated whole. Real ones have up to a megabyte, which takes 3 ms;
-#: this much holds the reactor for 12 to 30, as new as the memory is and as odd as the text.
-WHOLE_BYTES = 4 * 1024 * 1024
+#: The longest answer that is translated whole. Real ones have up to a megabyte; plain text of this
+#: length is read in 20 ms, and written in a turn of its own.
+WHOLE_BYTES = 16 * 1024 * 1024
 
 
 class WholeOwner(ShortOwner, Protocol):
     """Whose answer is collected."""
 
     def long_piece(self, data: bytes) -> None:
-        """A piece of an answer over :data:`SHORT_BYTES`; the first has all there is so far."""
+        """A piece of an answer over :data:`SHORT_BYTES`, or of one that there is no room for.
+
+        The first has all there is so far.
+        """
+
+    def whole_unkept(self) -> None:
+        """The answer is whole, and there was no room to keep it; all of it was shown."""
 
 
 class WholeAnswer(ShortAnswer):
-    """Collects up to :data:`WHOLE_BYTES` of an answer, or less where all hold too much.
+    """Collects up to :data:`WHOLE_BYTES` of an answer, without the upstream's credential.
 
     What is over :data:`SHORT_BYTES` is shown to the owner as it comes, so that what must be looked
-    at piece by piece is not left for the end.
+    at piece by piece is not left for the end. Where all hold too much it is only shown: it has to
+    be paid, and how much stands at its end.
+
+    :param secret: the credential; it is struck out of what is long.
     """
 
-    __slots__ = ("_long", "_whole_owner")
+    __slots__ = ("_long", "_shown", "_striker", "_whole_owner")
 
-    def __init__(self, owner: WholeOwner, watchdog: Watchdog, held: HeldBytes) -> None:
+    def __init__(
+        self, owner: WholeOwner, watchdog: Watchdog, held: HeldBytes, secret: bytes
+    ) -> None:
         super().__init__(owner, watchdog, held)
         self._whole_owner = owner
+        self._striker = PieceStriker(secret)
         self._long: bytearray | None = None
+        self._shown = False
 
     @property
     def long(self) -> bool:
-        """Whether the answer is no short one, so that its pieces were shown."""
-        return self._long is not None
+        """Whether its pieces were shown."""
+        return self._shown
 
     def begun(self) -> bytes:
         """What was collected and not shown."""
-        return b"" if self.long else super().begun()
+        return b"" if self._shown else super().begun()
 
     def answer_data(self, data: bytes) -> None:
-        """Keep it, or give up keeping."""
-        long = self._long
-        if long is None:
-            if self._size + len(data) <= SHORT_BYTES:
-                super().answer_data(data)
+        """Keep it, or show it, or give up."""
+        self.last = self._watchdog.now
+        size = self._size = self._size + len(data)
+        if size > WHOLE_BYTES:
+            self._hold = self._long = None
+            self._owner.short_overflow(b"")
+            return
+        if not self._shown:
+            if size <= LITTLE_BYTES or (size <= SHORT_BYTES and self._has_room(size)):
+                self._pieces.append(data)
+                if len(self._pieces) >= MAX_PIECES:
+                    self._pieces = [b"".join(self._pieces)]
                 return
             data = b"".join((*self._pieces, data))
             self._pieces = []
-            long = self._long = bytearray()
-            if self._hold is None:
-                self._hold = Hold(self._held)
-        self.last = self._watchdog.now
-        size = self._size = len(long) + len(data)
-        hold = self._hold
-        assert hold is not None
-        if size > WHOLE_BYTES or not hold.keep(size):
-            self._hold = None
-            self._long = None
-            self._owner.short_overflow(b"")
-            return
-        long += data
+            self._shown = True
+            self._long = bytearray()
+        long = self._long
+        if long is not None:
+            long += self._striker.feed(data)
+            if not self._has_room(max(size, len(long))):
+                self._hold = self._long = None
         self._whole_owner.long_piece(data)
 
     def answer_end(self) -> None:
         """All of it is here."""
         long, self._long = self._long, None
-        if long is None:
+        if not self._shown:
             super().answer_end()
+        elif long is None:
+            self._whole_owner.whole_unkept()
         else:
+            long += self._striker.end()
             self._owner.short_whole(bytes(long))
 
 

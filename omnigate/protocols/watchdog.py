@@ -30,7 +30,8 @@ SWEEP_SECONDS = 0.1
 MAX_TOLD_AT_ONCE = 100
 
 #: How long calls that can wait may take in one turn of the reactor, all together. With the one that
-#: is under way when it is over, which takes ten milliseconds at most, others wait for under 20.
+#: is under way when it is over, which takes ten milliseconds but for the longest of requests and
+#: answers, others wait for under 20.
 SOON_SECONDS = 0.005
 
 NEVER = inf

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects.strike import PieceStriker, strike
+from omnigate.dialects import strike as strike_module
+from omnigate.dialects.strike import LongStriker, PieceStriker, strike
 
 
 class StrikeTests(SynchronousTestCase):
@@ -55,3 +56,33 @@ class PieceStrikerTests(SynchronousTestCase):
             pieces = [data[a:b] for a, b in pairwise(edges)]
             out = b"".join(map(striker.feed, pieces)) + striker.end()
             self.assertEqual(strike(data, secret), out)
+
+
+class LongStrikerTests(SynchronousTestCase):
+    def struck(self, data: bytes, secret: bytes) -> tuple[bytes, int]:
+        striker = LongStriker(data, secret)
+        steps = 1
+        while striker.step():
+            steps += 1
+        return striker.end(), steps
+
+    def test_nothing_found(self) -> None:
+        """What does not hold it is not copied; each step looks at so much."""
+        self.patch(strike_module, "STEP_BYTES", 10)
+        data = b"x" * 95
+        out, steps = self.struck(data, b"sk-1234567")
+        self.assertIs(data, out)
+        self.assertEqual(10, steps)
+        for secret in (b"", b"xx"):
+            out, steps = self.struck(data, secret)
+            self.assertIs(data, out)
+            self.assertEqual(1, steps)
+
+    @given(st.text("ab", max_size=60), st.integers(1, 61))
+    @settings(max_examples=200, deadline=None)
+    def test_any_step(self, text: str, step: int) -> None:
+        """However long the steps are, the same bytes come out."""
+        data = text.encode()
+        self.patch(strike_module, "STEP_BYTES", step)
+        for secret in (b"aabaab", b"aaaaaa", b"abababa"):
+            self.assertEqual(strike(data, secret), self.struck(data, secret)[0])

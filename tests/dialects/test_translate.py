@@ -87,10 +87,10 @@ class TranslatorTests(SynchronousTestCase):
         self.assertIn(b'"name":"crm__find"', asked.body)
         frame = asked.frame("1" * 32, 5, "small")
         whole = Translator("responses", "messages", frame, False)
-        item = json.loads(whole.answer(json.dumps(answer).encode()))["output"][0]
+        item = json.loads(whole.write(whole.read(json.dumps(answer).encode()), False))["output"][0]
         self.assertEqual(("crm", "find"), (item["namespace"], item["name"]))
         streamed = Translator("responses", "messages", frame, False)
-        told = streamed.answer_as_stream(json.dumps(answer).encode())
+        told = streamed.write(streamed.read(json.dumps(answer).encode()), True)
         self.assertEqual(3, told.count(b'"name":"find","namespace":"crm"'))
 
     def test_refused_request(self) -> None:
@@ -106,7 +106,7 @@ class TranslatorTests(SynchronousTestCase):
         for body, verdict in ((b"<html>", "not_json"), (b'{"error":{"message":"x"}}', None)):
             for upstream in ("chat", "responses", "messages"):
                 translator = Translator("chat", upstream, self.FRAME, False)
-                error = self.assertRaises(NotAnAnswer, translator.answer, body)
+                error = self.assertRaises(NotAnAnswer, translator.read, body)
                 self.assertIn(error.verdict, (verdict or "error_envelope",))
 
     def test_error(self) -> None:

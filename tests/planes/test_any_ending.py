@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.dialects import held, passage, translate, translated_passage
-from omnigate.gateway import outgoing, prepared_attempt, translated_attempt
+from omnigate.dialects import held, passage, strike, translate, translated_passage
+from omnigate.gateway import answer_steps, outgoing, prepared_attempt, translated_attempt
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.reads import PROBES
 from omnigate.protocols import relay, translated_relay
@@ -29,19 +29,27 @@ FIRST = 0
 #: Longer requests are translated in a turn of their own; some of the stories' are.
 OWN_TURN_BYTES = 85
 
+#: Longer answers are translated in turns that may have to be waited for, and looked through in so
+#: many steps.
+TURNS_FROM_BYTES = 400
+STEP_BYTES = 30_000
+
 #: What the translation of an exchange is made of.
 STEPS: tuple[tuple[Any, str], ...] = (
     (translated_attempt, "translate_request"),
     (translated_attempt, "translated_request"),
     (translated_attempt.TranslatedAttempt, "_mended"),
-    (translate.Translator, "answer"),
-    (translate.Translator, "answer_as_stream"),
+    (translate.Translator, "read"),
+    (translate.Translator, "write"),
+    (strike.LongStriker, "step"),
+    (strike.LongStriker, "end"),
     (translate.Translator, "error"),
     (translate.Translator, "stream"),
     (translated_passage.TranslatedPassage, "feed"),
     (translated_passage.TranslatedPassage, "end"),
     (translated_passage.TranslatedPassage, "interrupt"),
     (translated_relay.WholeAnswer, "answer_data"),
+    (translated_relay.WholeAnswer, "answer_end"),
     (translated_relay.TranslatedRelay, "_ended"),
 )
 
@@ -202,7 +210,11 @@ class TranslatedEndingTests(AnyEndingTests):
 
     def setUp(self) -> None:
         super().setUp()
-        self.patch(translated_passage, "LITTLE_BYTES", 0)
+        for module in (translated_passage, translated_relay):
+            self.patch(module, "LITTLE_BYTES", 0)
+        for holder in (answer_steps, translated_attempt):
+            self.patch(holder, "TURNS_FROM_BYTES", TURNS_FROM_BYTES)
+        self.patch(strike, "STEP_BYTES", STEP_BYTES)
         self.patch(prepared_attempt, "OWN_TURN_BYTES", OWN_TURN_BYTES)
         for owner, name in STEPS:
             self.patch(owner, name, self.may_fail(getattr(owner, name)))

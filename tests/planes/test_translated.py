@@ -364,14 +364,54 @@ class BoundTests(SynchronousTestCase):
                     self.assertEqual([outcome], plane.outcomes)
 
     def test_all_hold_too_much(self) -> None:
-        """So is one that there is no room to hold."""
+        """One that there is no room to hold is read for its figures, and paid."""
+        for limit in (2_000, 100_000):
+            plane = plane_for("messages")
+            plane.plane.held.limit = limit
+            client = self.ask(plane)
+            answer = reply(self.long_answer(150_000))
+            self.feed(plane, answer[:-50])
+            self.assertEqual([], plane.events)
+            self.assertEqual(0, plane.plane.held.bytes)
+            self.feed(plane, answer[-50:])
+            self.assertEqual((503, "overloaded"), (client.answer.status, client.answer.code))
+            self.assertEqual(b"1", client.answer.headers[b"retry-after"])
+            [event] = plane.events
+            self.assertEqual(
+                (503, 9, 3, False),
+                (event.status, event.input_tokens, event.output_tokens, event.estimated),
+            )
+            self.assertEqual(["no_room"], plane.outcomes)
+            # The connection is as good as before, and so is the target.
+            plane.plane.held.limit = 1 << 26
+            self.ask(plane)
+            self.feed(plane, answer)
+            self.assertEqual(["ok"], plane.outcomes)
+            self.assertEqual(1, len(plane.opened))
+
+    def test_no_room_for_one_that_does_not_end(self) -> None:
+        """One that there is no room to hold may be no longer than others."""
         plane = plane_for("messages")
         plane.plane.held.limit = 100_000
         client = self.ask(plane)
-        self.feed(plane, reply(self.long_answer(150_000)))
-        self.assertEqual(["answer_too_large"], plane.outcomes)
+        self.feed(plane, reply(self.long_answer(WHOLE_BYTES + 1)))
         self.assertEqual(502, client.answer.status)
-        self.assertEqual(0, plane.plane.held.bytes)
+        self.assertEqual(["answer_too_large"], plane.outcomes)
+
+    def test_leaves_one_without_room(self) -> None:
+        """One that nobody waits for is read on as it was."""
+        plane = plane_for("messages")
+        plane.plane.held.limit = 100_000
+        client = self.ask(plane)
+        answer = reply(self.long_answer(150_000))
+        self.feed(plane, answer[:-50])
+        client.leave()
+        self.feed(plane, answer[-50:])
+        [event] = plane.events
+        self.assertEqual(
+            (499, 9, 3, False),
+            (event.status, event.input_tokens, event.output_tokens, event.estimated),
+        )
 
     def test_intricate_answer(self) -> None:
         """So is one that would take too long to be read."""

@@ -6,7 +6,7 @@ that some exchanges are translated one way, some another, and some not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from omnigate.capabilities import Capabilities
@@ -72,7 +72,8 @@ def fitting(path: bytes) -> tuple[bytes, ...]:
     secret = SECRET.encode()
     return (
         *[reply(whole)] * 2,
-        reply(whole.replace(b"Hello", LONG_TEXT)),
+        *[reply(whole.replace(b"Hello", LONG_TEXT))] * 2,
+        reply(whole.replace(b"Hello", LONG_TEXT + secret + rb"\u0073" + secret[1:])),
         reply(whole.replace(b"Hello", secret * 3)),
         *[streamed(events)] * 4,
         streamed(events[:-1]),
@@ -96,6 +97,39 @@ class TranslatedStory(Story):
     """A story of clients whose protocol the upstreams may not speak."""
 
     requests: ClassVar = REQUESTS
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.waiting: list[Callable[[], None]] = []
+        self.call_soon = self.plane.watchdog.call_soon
+        self.plane.watchdog.call_soon = self.put_off  # type: ignore[method-assign]
+        # In some stories there is little room to hold answers.
+        self.plane.plane.held.limit = self.rng.choice((100_000, 300_000, 1 << 26, 1 << 26))
+
+    def put_off(self, call: Callable[[], None]) -> None:
+        """Somebody asks for a turn; it may be long in coming."""
+        if self.rng.random() < 0.5:
+            self.waiting.append(call)
+        else:
+            self.call_soon(call)
+
+    def a_turn_comes(self) -> None:
+        """Somebody has the turn that was waited for."""
+        if self.waiting:
+            self.call_soon(self.waiting.pop(0))
+            self.plane.turn()
+
+    def something_connects(self) -> None:
+        """A connection comes about, or a turn."""
+        self.a_turn_comes()
+        super().something_connects()
+
+    def end(self) -> None:
+        """Everybody falls silent; whoever waits for a turn has it."""
+        self.plane.watchdog.call_soon = self.call_soon  # type: ignore[method-assign]
+        while self.waiting:
+            self.a_turn_comes()
+        super().end()
 
     def install(self) -> None:
         """Put a config in force."""

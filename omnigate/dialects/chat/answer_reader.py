@@ -12,7 +12,14 @@ from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import MISFITS, bounded, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import (
+    MISFITS,
+    bounded,
+    decode_leniently,
+    long_text_of,
+    not_an_answer,
+    text_of,
+)
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Text, Thinking, ToolCall
 from omnigate.dialects.stops import chat_stop
@@ -98,10 +105,10 @@ def read_answer(body: bytes, meter: Meter) -> Answer:
 def _words(message: _Message) -> Sequence[Text | Thinking | RedactedThinking]:
     """Return what was thought, said and declined, in this order."""
     parts = _parts(message.content)
-    thought = text_of(message.reasoning_content) or text_of(message.reasoning)
+    thought = long_text_of(message.reasoning_content) or text_of(message.reasoning)
     if not thought:
         thought = "".join([_joined(part.thinking) for part in parts])
-    said = text_of(message.content) or "".join([text_of(part.text) for part in parts])
+    said = long_text_of(message.content) or "".join([long_text_of(part.text) for part in parts])
     declined = text_of(message.refusal) or "".join([text_of(part.refusal) for part in parts])
     found: list[Text | Thinking | RedactedThinking] = []
     if thought:
@@ -129,7 +136,7 @@ def _parts(content: msgspec.Raw) -> list[_Part]:
 
 def _joined(raw: msgspec.Raw) -> str:
     """Return a text that may also be a list of parts."""
-    return text_of(raw) or "".join([text_of(part.text) for part in _parts(raw)])
+    return text_of(raw) or "".join([long_text_of(part.text) for part in _parts(raw)])
 
 
 def _calls(message: _Message) -> list[ToolCall]:

@@ -9,7 +9,13 @@ from omnigate.dialects.answer_usage import answer_usage, take_usage
 from omnigate.dialects.arguments import arguments_of
 from omnigate.dialects.event_shapes import ABSENT, tells_error
 from omnigate.dialects.faults import NotAnAnswer
-from omnigate.dialects.lenient import bounded, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import (
+    bounded,
+    decode_leniently,
+    long_text_of,
+    not_an_answer,
+    text_of,
+)
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.shapes import Answer, RedactedThinking, Stop, Text, Thinking, ToolCall
 from omnigate.dialects.stops import messages_stop
@@ -91,10 +97,10 @@ def _part(block: _Block) -> Text | Thinking | RedactedThinking | ToolCall | None
     :raises NotAnAnswer: a call does not say what it calls.
     """
     if block.type == "text":
-        text = text_of(block.text)
+        text = long_text_of(block.text)
         return Text(text) if text else None
     if block.type == "thinking":
-        thinking = Thinking(text_of(block.thinking), text_of(block.signature))
+        thinking = Thinking(long_text_of(block.thinking), text_of(block.signature))
         return thinking if thinking.text or thinking.signature else None
     if block.type == "redacted_thinking":
         return RedactedThinking(text_of(block.data))

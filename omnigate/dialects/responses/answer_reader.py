@@ -17,7 +17,14 @@ from omnigate.dialects.faults import (
     NotAnAnswer,
     openai_fault,
 )
-from omnigate.dialects.lenient import bounded, decode_leniently, not_an_answer, text_of
+from omnigate.dialects.lenient import (
+    bounded,
+    decode_leniently,
+    decode_member,
+    long_text_of,
+    not_an_answer,
+    text_of,
+)
 from omnigate.dialects.meter import Meter
 from omnigate.dialects.packing import pack_reasoning
 from omnigate.dialects.responses.stream_events import Item, Part
@@ -102,7 +109,7 @@ def _parts(item: Item) -> _Parts:
 def _words(item: Item) -> _Parts:
     """Return what was said as one text, and what was declined as another."""
     parts = _pieces(item.content)
-    said = "".join([text_of(part.text) for part in parts])
+    said = "".join([long_text_of(part.text) for part in parts])
     declined = "".join([text_of(part.refusal) for part in parts])
     found = []
     if said:
@@ -114,7 +121,7 @@ def _words(item: Item) -> _Parts:
 
 def _thoughts(item: Item) -> _Parts:
     """Return what was thought: the summary, or the thought itself where a server shows that."""
-    texts = [text_of(part.text) for part in _pieces(item.summary) or _pieces(item.content)]
+    texts = [long_text_of(part.text) for part in _pieces(item.summary) or _pieces(item.content)]
     sealed = text_of(item.encrypted_content)
     text = "\n\n".join([text for text in texts if text])
     if not text and not sealed:
@@ -138,7 +145,7 @@ def _pieces(raw: msgspec.Raw) -> list[Part]:
     """Return the parts of a content, which some servers write as a plain string."""
     if raw is ABSENT:
         return []
-    parts = decode_leniently(_decode_parts, bytes(raw))
+    parts = decode_member(_decode_parts, raw)
     if isinstance(parts, str):
         return [Part(text=raw)]
     return bounded(parts or [])
