@@ -17,7 +17,7 @@ from omnigate.dialects.shapes import Frame, Quirk
 from omnigate.dialects.translate import Translator, translate_request
 from omnigate.errors import GatewayError
 from omnigate.gateway.admission import KeyUse
-from omnigate.gateway.answer_steps import next_of, translation_steps
+from omnigate.gateway.answer_steps import translation_steps
 from omnigate.gateway.parse_memory import ParseMemory
 from omnigate.wire.json_body import BodyScan, ScanError
 from omnigate.wire.json_cost import PieceCounter, answer_cost
@@ -192,8 +192,8 @@ def _step(client: str, body: bytes, counter: PieceCounter, number: int) -> Calla
 
         def step() -> None:
             try:
-                next_of(steps)
-            except (TreeError, NotAnAnswer):
+                next(steps)
+            except (TreeError, NotAnAnswer, StopIteration):
                 pass
 
         for _ in range(number):

@@ -22,8 +22,9 @@ from omnigate.wire.json_cost import PieceCounter
 #: in one go, and most are far shorter.
 TURNS_FROM_BYTES = 1024 * 1024
 
-#: Ends with what the client is told.
-Steps = Generator[None, None, bytes]
+#: Yields between two steps whether room is held, so that the next is to come before anybody else
+#: looks for some; ends with what the client is told.
+Steps = Generator[bool, None, bytes]
 
 
 def translation_steps(
@@ -55,7 +56,7 @@ def translation_steps(
             translator.meter.piece(body)
         raise
     try:
-        yield
+        yield True
         if counter is None:
             # Before it is read: what is packed for the client cannot be searched any more.
             body = strike(body, secret)
@@ -63,7 +64,7 @@ def translation_steps(
         translator.meter.body_bytes = 0
         answer = translator.read(body)
         body = b""
-        yield
+        yield True
         told = translator.write(answer, as_stream)
         del answer
     finally:
@@ -73,24 +74,7 @@ def translation_steps(
     # Once more, for an escape may have spelled it, or the end of one text and the next.
     striker = LongStriker(told, secret)
     del told
-    yield
+    yield False
     while striker.step():
-        yield
+        yield False
     return striker.end()
-
-
-def next_of(steps: Steps) -> bytes | None:
-    """Make the next step; ``None`` where it was not the last."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        told: bytes = end.value
-        return told
-    return None
-
-
-def last_of(steps: Steps) -> bytes:
-    """Make all steps that are left in one go."""
-    while (told := next_of(steps)) is None:
-        pass
-    return told

@@ -29,8 +29,6 @@ from omnigate.gateway.admission import RETRY_AFTER_SECONDS
 from omnigate.gateway.answer_steps import (
     TURNS_FROM_BYTES,
     Steps,
-    last_of,
-    next_of,
     translation_steps,
 )
 from omnigate.gateway.attempt import is_stream
@@ -184,13 +182,7 @@ class TranslatedAttempt(PreparedAttempt):
         short, self.short = self.short, None
         if not isinstance(short, WholeAnswer):
             return short
-        if short.long:
-            return None
-        left = ShortAnswer(self, self._plane.watchdog, self._plane.held)
-        begun = short.begun()
-        if begun:
-            left.answer_data(begun)
-        return left
+        return short.left()
 
     def short_overflow(self, begun: bytes) -> None:
         """The answer is longer than what is translated."""
@@ -232,27 +224,32 @@ class TranslatedAttempt(PreparedAttempt):
         if steps is None or head is None:
             return
         try:
-            if not self._advance(steps, head, False):
-                self._plane.watchdog.call_soon(self._turn)
+            self._advance(steps, head, False)
         except Exception:
             self.crashed(Failure())
 
-    def _advance(self, steps: Steps, head: ResponseHead, to_the_end: bool) -> bool:
-        """Go on with the translation, and answer when it is there; ``False`` where it is not."""
+    def _advance(self, steps: Steps, head: ResponseHead, to_the_end: bool) -> None:
+        """Go on with the translation, by one step or to its end, and answer when it is there."""
+        watchdog = self._plane.watchdog
         try:
-            told = last_of(steps) if to_the_end else next_of(steps)
+            while True:
+                holds_room = next(steps)
+                if not to_the_end:
+                    (watchdog.call_next if holds_room else watchdog.call_soon)(self._turn)
+                    return
+        except StopIteration as end:
+            told: bytes = end.value
         except NotAnAnswer as error:
             self._failed(error.verdict, head.status)
+            return
         except TreeError:
             self._failed("answer_too_complex", head.status)
+            return
         except GatewayError as error:
             self._answer_untold(head, error.retry_after)
-        else:
-            if told is None:
-                return False
-            self._steps = None
-            self._answer_told(head, told)
-        return True
+            return
+        self._steps = None
+        self._answer_told(head, told)
 
     def _answer_told(self, head: ResponseHead, told: bytes) -> None:
         """Send the translation of a whole answer."""

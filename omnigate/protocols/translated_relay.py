@@ -61,14 +61,22 @@ class WholeAnswer(ShortAnswer):
         self._long: bytearray | None = None
         self._shown = False
 
-    @property
-    def long(self) -> bool:
-        """Whether its pieces were shown."""
-        return self._shown
-
     def begun(self) -> bytes:
         """What was collected and not shown."""
         return b"" if self._shown else super().begun()
+
+    def left(self) -> ShortAnswer | None:
+        """Return what goes on collecting a short answer in its stead, with no more room than that.
+
+        :returns: ``None`` where its pieces were shown.
+        """
+        if self._shown:
+            return None
+        left = ShortAnswer(self._owner, self._watchdog, self._held)
+        left._pieces, self._pieces = self._pieces, []
+        left._hold, self._hold = self._hold, None
+        left._size, left.last = self._size, self.last
+        return left
 
     def answer_data(self, data: bytes) -> None:
         """Keep it, or show it, or give up."""

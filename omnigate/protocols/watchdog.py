@@ -105,6 +105,12 @@ class Watchdog:
         if self._next_turn is None:
             self._next_turn = self._clock.callLater(0, self._call_some)
 
+    def call_next(self, call: Callable[[], None]) -> None:
+        """Do the same, before all who wait: for one who holds in between what others may need."""
+        self._soon.appendleft(call)
+        if self._next_turn is None:
+            self._next_turn = self._clock.callLater(0, self._call_some)
+
     def _call_some(self) -> None:
         """Make calls for a while; those that ask for another have it behind all others."""
         self._next_turn = None

@@ -26,6 +26,7 @@ class LongAnswerTests(SynchronousTestCase):
         self.plane = MemoryDataPlane(upstreams=[upstream("u1", "anthropic")])
         self.waiting: list[Callable[[], None]] = []
         self.patch(self.plane.watchdog, "call_soon", self.waiting.append)
+        self.patch(self.plane.watchdog, "call_next", lambda call: self.waiting.insert(0, call))
 
     def ask(self, answer: bytes = LONG, body: bytes = CHAT) -> FakeClient:
         """Ask, and be answered up to the first turn that has to be waited for."""
@@ -74,8 +75,12 @@ class LongAnswerTests(SynchronousTestCase):
         first, second = self.ask(), self.ask()
         self.ask(MESSAGE)
         self.assertEqual([200], [event.status for event in self.plane.events])
+        rooms = set()
         while self.waiting:
+            rooms.add(self.plane.plane.parse_memory.bytes)
             self.turn()
+        # One is read when another is written, so that they need no more room together.
+        self.assertEqual(2, len(rooms))
         for client in (first, second):
             self.assertEqual(200, client.answer.status)
         self.check_given_back()

@@ -389,6 +389,21 @@ class BoundTests(SynchronousTestCase):
             self.assertEqual(["ok"], plane.outcomes)
             self.assertEqual(1, len(plane.opened))
 
+    def test_leaves_a_short_one(self) -> None:
+        """One that is short is collected on in the room that it has."""
+        plane = plane_for("messages")
+        plane.plane.held.limit = 20_000
+        client = self.ask(plane)
+        answer = reply(self.long_answer(20_000))
+        self.feed(plane, answer[:-50])
+        held = plane.plane.held.bytes
+        self.assertGreater(held, 19_000)
+        client.leave()
+        self.assertEqual(held, plane.plane.held.bytes)
+        self.feed(plane, answer[-50:])
+        self.assertEqual((499, 3), (plane.events[0].status, plane.events[0].output_tokens))
+        self.assertEqual(0, plane.plane.held.bytes)
+
     def test_no_room_for_one_that_does_not_end(self) -> None:
         """One that there is no room to hold may be no longer than others."""
         plane = plane_for("messages")

@@ -103,8 +103,9 @@ class TranslatedStory(Story):
         self.waiting: list[Callable[[], None]] = []
         self.call_soon = self.plane.watchdog.call_soon
         self.plane.watchdog.call_soon = self.put_off  # type: ignore[method-assign]
+        self.plane.watchdog.call_next = self.put_off  # type: ignore[method-assign]
         # In some stories there is little room to hold answers.
-        self.plane.plane.held.limit = self.rng.choice((100_000, 300_000, 1 << 26, 1 << 26))
+        self.plane.plane.held.limit = self.rng.choice((20_000, 100_000, 1 << 26, 1 << 26))
 
     def put_off(self, call: Callable[[], None]) -> None:
         """Somebody asks for a turn; it may be long in coming."""
@@ -127,6 +128,7 @@ class TranslatedStory(Story):
     def end(self) -> None:
         """Everybody falls silent; whoever waits for a turn has it."""
         self.plane.watchdog.call_soon = self.call_soon  # type: ignore[method-assign]
+        self.plane.watchdog.call_next = self.call_soon  # type: ignore[method-assign]
         while self.waiting:
             self.a_turn_comes()
         super().end()

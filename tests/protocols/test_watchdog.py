@@ -225,6 +225,23 @@ class WatchdogTests(SynchronousTestCase):
             self.assertEqual(3, len(self.flushLoggedErrors(InjectedError)))
             self.assertEqual(1, len(self.clock.getDelayedCalls()))
 
+    def test_next(self) -> None:
+        """Who goes on at once goes before those that wait, and not within the same turn."""
+        called: list[str] = []
+
+        def begin(name: str, steps: int) -> None:
+            called.append(name)
+            self.clock.rightNow += SOON_SECONDS
+            if steps:
+                self.watchdog.call_next(partial(begin, name, steps - 1))
+
+        self.watchdog.call_soon(partial(begin, "a", 2))
+        self.watchdog.call_soon(partial(begin, "b", 1))
+        for turn in range(1, 6):
+            self.clock.advance(0)
+            self.assertEqual(turn, len(called))
+        self.assertEqual(["a", "a", "a", "b", "b"], called)
+
     def test_exact(self) -> None:
         """What needs the very moment does not get that of the last sweep."""
         self.clock.advance(SWEEP_SECONDS / 2)
