@@ -14,7 +14,7 @@ from bench.hostile import READ_BYTES, Call, Row
 from omnigate.capabilities import Capabilities
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.shapes import Frame, Quirk
-from omnigate.dialects.translate import Translator, translate_request
+from omnigate.dialects.translate import Translator, request_steps
 from omnigate.errors import GatewayError
 from omnigate.gateway.admission import KeyUse
 from omnigate.gateway.answer_steps import translation_steps
@@ -112,19 +112,34 @@ def body_rows(size: int) -> Iterator[Row]:
             continue
         for upstream in ("chat", "responses", "messages"):
             if upstream != client:
-                call = _translation(client, upstream, body, scan)
-                yield Row(GROUP, f"{name} for {upstream}", call)
+                for number, step in enumerate(("read", "written")):
+                    call = _translation(client, upstream, body, scan, number)
+                    yield Row(GROUP, f"{name} for {upstream}, {step}", call)
 
 
-def _translation(client: str, upstream: str, body: bytes, scan: BodyScan) -> Callable[[], Call]:
-    def call() -> None:
-        try:
-            tree_cost(body, scan.counts)
-            translate_request(client, upstream, body, "m", _CAPS, Quirk.NONE)
-        except (TreeError, GatewayError):
-            pass
+def _translation(
+    client: str, upstream: str, body: bytes, scan: BodyScan, number: int
+) -> Callable[[], Call]:
+    """Return what makes one of the two steps; the one before it is made beforehand."""
 
-    return lambda: call
+    def steps() -> Iterator[None]:
+        tree_cost(body, scan.counts)
+        yield from request_steps(client, upstream, body, "m", _CAPS, Quirk.NONE)
+
+    def make() -> Call:
+        translation = steps()
+
+        def step() -> None:
+            try:
+                next(translation, None)
+            except (TreeError, GatewayError):
+                pass
+
+        for _ in range(number):
+            step()
+        return step
+
+    return make
 
 
 _TEXT = b'{"type":"text","text":"%b"}'

@@ -7,7 +7,7 @@ so that what is billed and what is said come of one reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Protocol
 
 import attrs
@@ -210,7 +210,29 @@ def translate_request(
     :param model: the upstream's id of it.
     :raises GatewayError: what the client asks cannot be said to this target; it names the field.
     """
+    steps = request_steps(client_kind, upstream_kind, body, model, caps, quirks)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            asked: Asked = end.value
+            return asked
+
+
+def request_steps(
+    client_kind: str,
+    upstream_kind: str,
+    body: bytes,
+    model: str,
+    caps: Capabilities,
+    quirks: Quirk = Quirk.NONE,
+) -> Generator[None, None, Asked]:
+    """Do the same in two steps, so that a long request is read in one turn and written in another.
+
+    :raises GatewayError: as :func:`translate_request`.
+    """
     request = _CLIENTS[client_kind].read_request(body)
+    yield
     written = _UPSTREAMS[upstream_kind].write_request(request, model, caps, quirks)
     return Asked(
         body=written.body,

@@ -6,6 +6,7 @@ target. Afterwards the only way out is to break the answer off.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
@@ -51,13 +52,14 @@ class Attempt(AttemptAccount):
     :ivar short: collects the answer as long as it may be a short one.
     """
 
-    __slots__ = ("_opening", "_relay", "connection", "deadline", "short")
+    __slots__ = ("_opening", "_preparing", "_relay", "connection", "deadline", "short")
 
     def __init__(
         self, walker: Walker, exchange: Exchange, plane: DataPlane, target: Target
     ) -> None:
         super().__init__(walker, exchange, plane, target)
         self._opening: Deferred[UpstreamConnection] | None = None
+        self._preparing: Generator[None, None, None] | None = None
         self._relay: Relay | None = None
         self.connection: UpstreamConnection | None = None
         self.short: ShortAnswer | None = None

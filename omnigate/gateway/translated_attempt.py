@@ -7,6 +7,7 @@ stream event by event.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from twisted.python.failure import Failure
@@ -19,6 +20,7 @@ from omnigate.dialects.translate import (
     UPSTREAM_PATHS,
     Asked,
     Translator,
+    request_steps,
     translate_request,
 )
 from omnigate.dialects.translated_passage import TranslatedPassage
@@ -88,6 +90,22 @@ class TranslatedAttempt(PreparedAttempt):
 
     def _prepare(self) -> None:
         self._asked = self._written()
+
+    def _preparation(self) -> Generator[None, None, None]:
+        endpoint, target = self._exchange.endpoint, self.target
+        assert endpoint is not None
+        room = self._room()
+        try:
+            self._asked = yield from request_steps(
+                endpoint.kind,
+                self.kind,
+                self._exchange.body,
+                target.model,
+                target.caps,
+                self._quirks,
+            )
+        finally:
+            room.release()
 
     def _written(self) -> Asked:
         """The request in the upstream's protocol.

@@ -1,6 +1,7 @@
 """Requests for upstreams of another protocol, and whole answers of theirs."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -427,6 +428,31 @@ class BoundTests(SynchronousTestCase):
             (499, 9, 3, False),
             (event.status, event.input_tokens, event.output_tokens, event.estimated),
         )
+
+    def test_turns_of_a_request(self) -> None:
+        """A long request is read in one turn and written in the next; its client may leave."""
+        body = CHAT.replace(b"Hi", b"x" * 100_000)
+        self.assertLess(100_000, len(body))
+        for turns in (0, 1, 2):
+            plane = plane_for("messages")
+            waiting: list[Callable[[], None]] = []
+            for name in ("call_soon", "call_next"):
+                self.patch(plane.watchdog, name, waiting.append)
+            client = self.ask(plane, body)
+            for _ in range(turns):
+                waiting.pop(0)()
+            self.assertEqual(turns == 1, plane.plane.parse_memory.bytes > 0)
+            self.assertEqual(turns == 2, bool(plane.opened))
+            client.leave()
+            self.assertEqual(0, plane.plane.parse_memory.bytes)
+            if turns == 2:
+                self.assertEqual([], waiting)
+                continue
+            self.assertEqual((499, ["canceled"]), (plane.events[0].status, plane.outcomes))
+            self.assertEqual((0, 0), (plane.events[0].input_tokens, plane.in_flight))
+            [late] = waiting
+            late()
+            self.assertEqual(([], 1), (plane.opened, len(plane.events)))
 
     def test_intricate_answer(self) -> None:
         """So is one that would take too long to be read."""

@@ -79,7 +79,7 @@ class CrashTests(SynchronousTestCase):
         """Whatever fails, there is one event, and the client is told or sees the break."""
         for owner, name, body, answer in (
             (translated_attempt, "translate_request", CHAT, WHOLE),
-            (translated_attempt, "translate_request", LARGE, WHOLE),
+            (translated_attempt, "request_steps", LARGE, WHOLE),
             (translated_attempt, "translated_request", CHAT, WHOLE),
             (translated_attempt, "Translator", CHAT, WHOLE),
             (translate.Translator, "read", CHAT, WHOLE),
