@@ -1,11 +1,9 @@
 """What a client of Messages asks for, read into the neutral form."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import SkipTest
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +38,7 @@ from tests.dialects.vectors import same_request, vectors
 USER = {"role": "user", "content": "Hi"}
 MARK = CacheMark(b'{"type":"ephemeral"}', openai=False)
 EPHEMERAL = {"type": "ephemeral"}
+CAPTURED = Path(__file__).resolve().parents[2] / "corpus" / "captured_requests.json"
 
 
 def read(**members: Any) -> Request:
@@ -603,21 +602,13 @@ class GoldenTests(SynchronousTestCase):
 
     def test_real_clients(self) -> None:
         """Requests as clients were seen to send them lose nothing that can be carried."""
-        shared = os.environ.get("OMNIGATE_TEST_SHARED")
-        folder = Path(shared or "") / "reference" / "captures"
-        if not shared or not folder.is_dir():
-            raise SkipTest("OMNIGATE_TEST_SHARED names no folder with captured requests")
         count = 0
-        for name in ("cli-claude-code", "py-anthropic", "py-anthropic-old", "js-vercel-ai"):
-            for seen in json.loads((folder / f"{name}.json").read_text("utf-8")):
-                body = seen.get("body")
-                messages = isinstance(body, dict) and "/messages" in seen["request"]
-                if not messages or "/batches" in seen["request"]:
-                    continue
-                types = {tool.get("type") for tool in body.get("tools") or ()}
-                if types <= {None, "custom"}:
-                    self._carried(body, read_request(json.dumps(body).encode()))
-                    count += 1
+        for seen in json.loads(CAPTURED.read_text("utf-8")):
+            body = seen["body"]
+            types = {tool.get("type") for tool in body.get("tools") or ()}
+            if "/messages" in seen["path"] and types <= {None, "custom"}:
+                self._carried(body, read_request(json.dumps(body).encode()))
+                count += 1
         self.assertGreater(count, 20)
 
     def _carried(self, body: dict[str, Any], request: Request) -> None:
