@@ -1,7 +1,7 @@
 """Which protocol an upstream is asked in, and the translator between the two of an exchange.
 
 A translator belongs to one attempt and has four duties: the request's body (before it is made,
-:func:`translate_request`), a whole answer, the events of a stream, and an error. It owns the meter,
+:func:`request_steps`), a whole answer, the events of a stream, and an error. It owns the meter,
 so that what is billed and what is said come of one reading.
 """
 
@@ -197,28 +197,6 @@ class Asked:
         )
 
 
-def translate_request(
-    client_kind: str,
-    upstream_kind: str,
-    body: bytes,
-    model: str,
-    caps: Capabilities,
-    quirks: Quirk = Quirk.NONE,
-) -> Asked:
-    """Translate a request whose tree there is room for.
-
-    :param model: the upstream's id of it.
-    :raises GatewayError: what the client asks cannot be said to this target; it names the field.
-    """
-    steps = request_steps(client_kind, upstream_kind, body, model, caps, quirks)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            asked: Asked = end.value
-            return asked
-
-
 def request_steps(
     client_kind: str,
     upstream_kind: str,
@@ -227,9 +205,10 @@ def request_steps(
     caps: Capabilities,
     quirks: Quirk = Quirk.NONE,
 ) -> Generator[None, None, Asked]:
-    """Do the same in two steps, so that a long request is read in one turn and written in another.
+    """Translate a request whose tree there is room for: read it, and in a second step write it.
 
-    :raises GatewayError: as :func:`translate_request`.
+    :param model: the upstream's id of it.
+    :raises GatewayError: what the client asks cannot be said to this target; it names the field.
     """
     request = _CLIENTS[client_kind].read_request(body)
     yield

@@ -7,6 +7,7 @@ estimate, which says so in a header.
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,7 +83,8 @@ class CountingAttempt(PreparedAttempt):
     def _prepared(self) -> bool:
         return self._estimate >= 0
 
-    def _prepare(self) -> None:
+    def _preparation(self) -> Generator[None, None, None]:
+        yield from ()  # in one step: it is not worth two
         target = self.target
         room = self._room()
         try:

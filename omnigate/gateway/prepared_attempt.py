@@ -39,20 +39,20 @@ class PreparedAttempt(Attempt):
         """Whether the request is there already."""
         return False
 
-    def _prepare(self) -> None:
-        """Make the request.
+    def _preparation(self) -> Generator[None, None, None]:
+        """Make the request in steps, each in a turn of its own; closing gives back what it holds.
 
         :raises GatewayError: the target cannot be asked this, or there is no room to read it.
         """
         raise NotImplementedError
 
-    def _preparation(self) -> Generator[None, None, None]:
-        """Make the request in steps, each in a turn of its own; closing gives back what it holds.
+    def _prepare_at_once(self) -> None:
+        """Make the request in one go.
 
-        :raises GatewayError: as :meth:`_prepare`.
+        :raises GatewayError: as :meth:`_preparation`.
         """
-        self._prepare()
-        yield from ()
+        for _ in self._preparation():
+            pass
 
     def _proceed(self) -> None:
         """The request is there."""
@@ -85,7 +85,7 @@ class PreparedAttempt(Attempt):
         """Make the request, unless it is there; ``False`` where this target cannot serve it."""
         try:
             if not self._prepared():
-                self._prepare()
+                self._prepare_at_once()
         except GatewayError as error:
             self._pass_over(error)
             return False

@@ -6,6 +6,7 @@ provider of this one takes it (:mod:`omnigate.dialects.messages.own_signatures`)
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from omnigate.dialects.messages.own_signatures import (
@@ -51,7 +52,8 @@ class StrippedAttempt(PreparedAttempt, PassedAttempt):
     def _prepared(self) -> bool:
         return self._scan is not None
 
-    def _prepare(self) -> None:
+    def _preparation(self) -> Generator[None, None, None]:
+        yield from ()  # in one step: it is not worth two
         exchange = self._exchange
         key, scan, body = exchange.key, exchange.scan, exchange.body
         assert key is not None and scan is not None

@@ -21,7 +21,6 @@ from omnigate.dialects.translate import (
     Asked,
     Translator,
     request_steps,
-    translate_request,
 )
 from omnigate.dialects.translated_passage import TranslatedPassage
 from omnigate.errors import GatewayError
@@ -88,35 +87,12 @@ class TranslatedAttempt(PreparedAttempt):
     def _prepared(self) -> bool:
         return self._asked is not None
 
-    def _prepare(self) -> None:
-        self._asked = self._written()
-
     def _preparation(self) -> Generator[None, None, None]:
         endpoint, target = self._exchange.endpoint, self.target
         assert endpoint is not None
         room = self._room()
         try:
             self._asked = yield from request_steps(
-                endpoint.kind,
-                self.kind,
-                self._exchange.body,
-                target.model,
-                target.caps,
-                self._quirks,
-            )
-        finally:
-            room.release()
-
-    def _written(self) -> Asked:
-        """The request in the upstream's protocol.
-
-        :raises GatewayError: the target cannot be asked this, or there is no room to read it.
-        """
-        endpoint, target = self._exchange.endpoint, self.target
-        assert endpoint is not None
-        room = self._room()
-        try:
-            return translate_request(
                 endpoint.kind,
                 self.kind,
                 self._exchange.body,
@@ -139,11 +115,11 @@ class TranslatedAttempt(PreparedAttempt):
             self._walker, self._exchange, self._plane, self.target, self.kind, quirks
         )
         try:
-            written = mended._asked = mended._written()
+            mended._prepare_at_once()
         except GatewayError:
             return None
-        assert self._asked is not None
-        return mended if written.body != self._asked.body else None
+        assert self._asked is not None and mended._asked is not None
+        return mended if mended._asked.body != self._asked.body else None
 
     def _request(self) -> bytes:
         assert self._asked is not None

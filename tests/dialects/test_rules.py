@@ -12,8 +12,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
-from omnigate.dialects.translate import translate_request
 from omnigate.errors import GatewayError
+from tests.dialects.vectors import translate_request
 
 BODIES: dict[str, dict[str, Any]] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},

@@ -7,8 +7,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.capabilities import Capabilities
 from omnigate.dialects.faults import NotAnAnswer
 from omnigate.dialects.shapes import Frame, Quirk
-from omnigate.dialects.translate import Translator, names_tools, translate_request, upstream_kind
+from omnigate.dialects.translate import Translator, names_tools, upstream_kind
 from omnigate.errors import GatewayError
+from tests.dialects.vectors import translate_request
 
 PLAIN = Capabilities()
 CHAT_ONLY = Capabilities(upstream_api="chat")

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from omnigate.capabilities import Capabilities
+from omnigate.dialects.translate import Asked, request_steps
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors"
 
@@ -72,6 +73,17 @@ class Vector:
         if "text" in self.answer:
             return str(self.answer["text"]).encode()
         return json.dumps(self.answer["json"], ensure_ascii=False).encode()
+
+
+def translate_request(*asked: Any) -> Asked:
+    """Translate a request in one go; see :func:`omnigate.dialects.translate.request_steps`."""
+    steps = request_steps(*asked)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            written: Asked = end.value
+            return written
 
 
 def vectors(client: str = "", upstream: str = "") -> list[Vector]:

@@ -36,7 +36,6 @@ STEP_BYTES = 30_000
 
 #: What the translation of an exchange is made of.
 STEPS: tuple[tuple[Any, str], ...] = (
-    (translated_attempt, "translate_request"),
     (translated_attempt, "request_steps"),
     (translated_attempt, "translated_request"),
     (translated_attempt.TranslatedAttempt, "_mended"),

@@ -78,7 +78,7 @@ class CrashTests(SynchronousTestCase):
     def test_any_part(self) -> None:
         """Whatever fails, there is one event, and the client is told or sees the break."""
         for owner, name, body, answer in (
-            (translated_attempt, "translate_request", CHAT, WHOLE),
+            (translated_attempt, "request_steps", CHAT, WHOLE),
             (translated_attempt, "request_steps", LARGE, WHOLE),
             (translated_attempt, "translated_request", CHAT, WHOLE),
             (translated_attempt, "Translator", CHAT, WHOLE),
