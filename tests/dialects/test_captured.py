@@ -1,8 +1,8 @@
 """Requests that real clients sent, towards an upstream of each other protocol.
 
-The texts of the corpus were shortened, its ids replaced. Each request is accepted, and what a
-client wrote in words (texts, names of tools, their schemas, the arguments and answers of calls) is
-in what goes upstream.
+The texts of the corpus were replaced by their length and a number, its ids by words. Each request
+is accepted, and what a client wrote in words (texts, names of tools, their schemas, the arguments
+and answers of calls) is in what goes upstream.
 """
 
 import contextlib
