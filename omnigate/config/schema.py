@@ -147,6 +147,7 @@ class CapsConfig:
     ) = None
     user_field: Annotated[str, Value(values.one_of("user", "safety_identifier"))] | None = None
     upstream_api: Annotated[str, Value(values.one_of("chat", "responses"))] | None = None
+    max_output: Annotated[int, Value(values.whole(1, values.MAX_OUTPUT_TOKENS))] | None = None
 
 
 @attrs.frozen

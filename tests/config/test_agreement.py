@@ -175,6 +175,7 @@ class CapsOfOtherProtocolTests(SynchronousTestCase):
         "max_tokens_field": "max_tokens",
         "user_field": "user",
         "upstream_api": "chat",
+        "max_output": 8000,
     }
 
     def notes(self, protocol: str, target: str) -> list[str]:
@@ -186,7 +187,7 @@ class CapsOfOtherProtocolTests(SynchronousTestCase):
 
     def test_each(self) -> None:
         """Each of the caps is noted at the protocol that its table in the manual leaves out."""
-        both = {"sampling", "efforts"}
+        both = {"sampling", "efforts", "max_output"}
         for field in attrs.fields(CapsConfig):
             value = json.dumps(self.VALUES.get(field.name, True))
             noted = [

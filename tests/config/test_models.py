@@ -235,6 +235,7 @@ class TargetTests(SynchronousTestCase):
             "max_tokens_field": "max_tokens",
             "user_field": "user",
             "upstream_api": "chat",
+            "max_output": 8000,
         }
         usual = Capabilities()
         for field in attrs.fields(CapsConfig):
