@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from bench import holds, report, rounds, scan_bodies
+from bench import flame, holds, report, rounds, scan_bodies
 from bench.rounds import Options
 from bench.scenarios import SCENARIOS, START
 from bench.soak import run as soak
@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if words[:1] == ["holds"]:
         return holds.main(words[1:])
+    if words[:1] == ["flame"]:
+        return flame.main(words[1:])
     if words[:1] == ["soak"]:
         return soak.main(words[1:])
     options, json_path = parse(words)
