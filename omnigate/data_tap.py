@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import time
 from collections.abc import Callable
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
@@ -92,6 +93,7 @@ def makeService(options: Options) -> Service:
         reactor,
         settings.flush_ms / 1000,
         lambda: {**spool_figures(spool), **plane.figures()},
+        secrets.token_hex(16),
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)

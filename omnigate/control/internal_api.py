@@ -29,6 +29,9 @@ MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 MAX_COUNTERS_BYTES: Final = 1024 * 1024
 MAX_REFUSAL_ROWS: Final = 10_000
 
+#: A process of a data plane calls itself by 32 hexadecimal digits.
+MAX_REPORTER_CHARS: Final = 64
+
 T = TypeVar("T")
 
 
@@ -54,6 +57,9 @@ class _Refusal(msgspec.Struct):
 class _Counters(msgspec.Struct):
     refusals: list[_Refusal] = []
     gauges: dict[str, float] = {}
+    # Which process reports; what does not say counts as one.
+    reporter: Annotated[str, msgspec.Meta(max_length=MAX_REPORTER_CHARS)] = ""
+    leaving: bool = False
 
 
 _batch = msgspec.json.Decoder(_Batch)
@@ -127,8 +133,10 @@ class InternalApi:
         for row in counters.refusals:
             self._reports.refused(row.key, row.code, row.count, int(now * 1000))
             self._metrics.refused(row.code, row.count)
-        if counters.gauges:
-            self._reports.report_figures(counters.gauges, now)
+        if counters.leaving:
+            self._reports.leave(counters.reporter)
+        elif counters.gauges:
+            self._reports.report_figures(counters.gauges, now, counters.reporter)
         return Answer(b"{}")
 
 

@@ -86,7 +86,7 @@ class _Watched(Collector):
 
 
 class _Reported(Collector):
-    """The figures that data planes report of themselves, as they last did."""
+    """The figures that data planes report of themselves, of all their processes together."""
 
     def __init__(self, read: Callable[[], Mapping[str, float]]) -> None:
         self._read = read
@@ -96,7 +96,7 @@ class _Reported(Collector):
         for name, value in sorted(self._read().items()):
             yield GaugeMetricFamily(
                 REPORTED_NAMES.get(name, f"omnigate_data_{name}"),
-                "A figure of the data plane that reported last.",
+                "A figure of the data planes, as they last reported it.",
                 value=value,
             )
 

@@ -30,10 +30,25 @@ MAX_KEY_CHARS: Final = MAX_NAME_CHARS
 #: A data plane has a handful of figures to tell.
 MAX_FIGURES: Final = 64
 
+#: Processes of data planes whose figures are kept: sixteen planes of 64 workers each. Of more, the
+#: one that has been silent for longest is forgotten.
+MAX_REPORTERS: Final = 1_024
+
 #: Figures are reported every few seconds; after this long without one they are no longer shown.
 FIGURES_SECONDS: Final = 120.0
 
+#: Figures of which the largest tells something, and the sum does not; all others are added up.
+_LARGEST: Final = frozenset({"reactor_lag_seconds"})
+
 _FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+
+@attrs.frozen
+class _Told:
+    """The figures that one process reported last, and when."""
+
+    figures: Mapping[str, float]
+    at: float
 
 
 @attrs.define
@@ -55,8 +70,8 @@ class Reports:
     def __init__(self, now_ms: int) -> None:
         self.since_ms = now_ms
         self._rows: dict[tuple[str, str], RefusalRow] = {}
-        self._figures: dict[str, float] = {}
-        self._figures_at = -math.inf
+        # By reporter, the one that has been silent for longest first.
+        self._told: dict[str, _Told] = {}
 
     def refused(self, key: str, code: str, count: int, now_ms: int) -> None:
         """Count refusals of one key for one reason.
@@ -77,14 +92,41 @@ class Reports:
         """Return every count, the largest first."""
         return sorted(self._rows.values(), key=lambda row: (-row.count, row.key, row.code))
 
-    def report_figures(self, figures: Mapping[str, float], now: float) -> None:
-        """Take the figures of a data plane in place of those it reported before."""
-        self._figures = dict(_acceptable(figures.items()))
-        self._figures_at = now
+    def report_figures(self, figures: Mapping[str, float], now: float, reporter: str = "") -> None:
+        """Take the figures of a data plane in place of those it reported before.
+
+        :param reporter: which process of which plane it is. Planes that do not say are one: of
+            them the last word counts.
+        """
+        self._told.pop(reporter, None)
+        if len(self._told) >= MAX_REPORTERS:
+            del self._told[next(iter(self._told))]
+        self._told[reporter] = _Told(dict(_acceptable(figures.items())), now)
+
+    def leave(self, reporter: str) -> None:
+        """Forget the figures of a process that ends."""
+        self._told.pop(reporter, None)
 
     def figures(self, now: float) -> Mapping[str, float]:
-        """Return the figures last reported, or none when that is too long ago."""
-        return self._figures if now - self._figures_at <= FIGURES_SECONDS else {}
+        """Return what the processes that reported lately have in all.
+
+        Each figure is the sum of theirs; how long a reactor was held is the longest of them.
+        """
+        found: dict[str, float] = {}
+        for reporter, told in list(self._told.items()):
+            if now - told.at > FIGURES_SECONDS:
+                del self._told[reporter]
+                continue
+            for name, value in told.figures.items():
+                before = found.get(name)
+                if before is None:
+                    if len(found) < MAX_FIGURES:
+                        found[name] = value
+                elif name in _LARGEST:
+                    found[name] = max(before, value)
+                else:
+                    found[name] = before + value
+        return found
 
 
 def counted_code(code: str) -> str:

@@ -90,18 +90,22 @@ class Delivery:
         clock: IReactorTime,
         flush_seconds: float,
         gauges: Callable[[], Mapping[str, float]] | None = None,
+        reporter: str = "",
     ) -> None:
         """Take the parts; nothing is sent before :meth:`start`.
 
         :param post: sends a body to a path of the control plane, within a time limit of its own.
         :param flush_seconds: the pause between two deliveries.
-        :param gauges: figures of this plane that are sent along with the counts.
+        :param gauges: figures of this process that are sent along with the counts.
+        :param reporter: what this process calls itself there, so that its figures are told from
+            those of others.
         """
         self._spool = spool
         self._post = post
         self._clock = clock
         self._flush_seconds = flush_seconds
         self._gauges = gauges
+        self._reporter = reporter
         self._gauges_sent = float("-inf")
         self._refusals: dict[tuple[str, str], int] = {}
         self._limit = MAX_BATCH_EVENTS
@@ -307,21 +311,30 @@ class Delivery:
         return status, fault
 
     async def _report(self) -> None:
-        """Send the counts of refusals and the gauges, if there is anything to say."""
+        """Send the counts of refusals and the gauges, if there is anything to say.
+
+        The last report says that this process leaves, so that its figures count no more.
+        """
         gauges: Mapping[str, float] = {}
         now = self._clock.seconds()
-        if self._gauges is not None and now - self._gauges_sent >= SECONDS_BETWEEN_GAUGES:
+        leaving = self._stopping and self._gauges_sent > float("-inf")
+        if (
+            not self._stopping
+            and self._gauges is not None
+            and now - self._gauges_sent >= SECONDS_BETWEEN_GAUGES
+        ):
             gauges = self._gauges()
-        if not self._refusals and not gauges:
+        if not self._refusals and not gauges and not leaving:
             return
         refusals, self._refusals = self._refusals, {}
         rows = [
             {"key": key, "code": code, "count": count} for (key, code), count in refusals.items()
         ]
+        report: dict[str, object] = {"refusals": rows, "gauges": gauges, "reporter": self._reporter}
+        if leaving:
+            report["leaving"] = True
         try:
-            status, _ = await self._post(
-                COUNTERS_PATH, msgspec.json.encode({"refusals": rows, "gauges": gauges})
-            )
+            status, _ = await self._post(COUNTERS_PATH, msgspec.json.encode(report))
         except BaseException as error:
             self._merge(refusals)
             if isinstance(error, CancelledError) or not isinstance(error, Exception):

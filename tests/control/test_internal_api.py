@@ -183,6 +183,21 @@ class CountersTests(SynchronousTestCase):
             plane.admin("GET", "/metrics").body,
         )
 
+    def test_figures(self) -> None:
+        """Figures of several processes are one sum, until a process leaves."""
+        plane = Plane(self.mktemp())
+        for report, shown in (
+            (b'{"gauges":{"spool_events":3},"reporter":"a"}', b"3.0"),
+            (b'{"gauges":{"spool_events":4},"reporter":"b"}', b"7.0"),
+            (b'{"gauges":{"spool_events":1},"reporter":"a"}', b"5.0"),
+            (b'{"gauges":{"spool_events":10}}', b"15.0"),
+            (b'{"gauges":{},"reporter":"b"}', b"15.0"),
+            (b'{"gauges":{},"reporter":"b","leaving":true}', b"11.0"),
+        ):
+            self.assertEqual(200, plane.internal("POST", "/internal/counters", report).status)
+            body = plane.admin("GET", "/metrics").body
+            self.assertIn(b"omnigate_spool_events %b\n" % shown, body)
+
     def test_refused(self) -> None:
         """What is no report is refused, and nothing of it is counted."""
         plane = Plane(self.mktemp())
@@ -192,6 +207,8 @@ class CountersTests(SynchronousTestCase):
             b'{"refusals":[{"key":"app","code":"x","count":-1}]}',
             b'{"refusals":[{"key":"app","code":"x","count":1.5}]}',
             b'{"gauges":{"a":"b"}}',
+            b'{"gauges":{},"reporter":7}',
+            b'{"gauges":{},"reporter":"%b"}' % (b"x" * 65),
         ):
             self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 400, body)
         self.assertEqual(plane.admin("GET", "/admin/refusals").json()["refusals"], [])

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.reports import FIGURES_SECONDS, MAX_FIGURES, MAX_ROWS, OTHER_KEY, Reports
+from omnigate.control.reports import (
+    FIGURES_SECONDS,
+    MAX_FIGURES,
+    MAX_REPORTERS,
+    MAX_ROWS,
+    OTHER_KEY,
+    Reports,
+)
 
 
 class RefusalTests(SynchronousTestCase):
@@ -53,7 +60,7 @@ class RefusalTests(SynchronousTestCase):
 
 
 class FigureTests(SynchronousTestCase):
-    """Figures of the data plane that reported last."""
+    """Figures of the data planes, as they last reported them."""
 
     def test_forgotten(self) -> None:
         """Figures of a data plane that fell silent are no longer shown."""
@@ -69,3 +76,40 @@ class FigureTests(SynchronousTestCase):
         self.assertEqual(reports.figures(0.0), {"b": 2.0})
         reports.report_figures({f"a{number}": 1.0 for number in range(1000)}, 0.0)
         self.assertEqual(len(reports.figures(0.0)), MAX_FIGURES)
+
+    def test_summed(self) -> None:
+        """Processes are added up, each as it last said; of the lags the longest is told."""
+        reports = Reports(0)
+        lag = "reactor_lag_seconds"
+        reports.report_figures({"spool_events": 9.0, lag: 9.0}, 0.0, "a")
+        reports.report_figures({"spool_events": 3.0, lag: 0.2}, 1.0, "b")
+        reports.report_figures({"spool_events": 1.0, lag: 0.1, "x": 5.0}, 2.0, "a")
+        self.assertEqual({"spool_events": 4.0, lag: 0.2, "x": 5.0}, reports.figures(3.0))
+        self.assertEqual(
+            {"spool_events": 1.0, lag: 0.1, "x": 5.0}, reports.figures(1.5 + FIGURES_SECONDS)
+        )
+        reports.leave("a")
+        reports.leave("nobody")
+        self.assertEqual({}, reports.figures(3.0))
+
+    def test_planes_that_do_not_say(self) -> None:
+        """Of those that do not say who they are the last word counts."""
+        reports = Reports(0)
+        for number in (1.0, 2.0):
+            reports.report_figures({"spool_events": number}, 0.0)
+        self.assertEqual({"spool_events": 2.0}, reports.figures(0.0))
+
+    def test_reporters_are_bounded(self) -> None:
+        """Whoever calls itself ever anew pushes out those that were silent for longest."""
+        reports = Reports(0)
+        for number in range(MAX_REPORTERS + 7):
+            reports.report_figures({"a": 1.0}, 0.0, str(number))
+            reports.report_figures({"b": 1.0}, 0.0, "steady")
+        self.assertEqual({"a": MAX_REPORTERS - 1.0, "b": 1.0}, reports.figures(0.0))
+
+    def test_figures_of_many_are_bounded(self) -> None:
+        """However many reporters make up names, no more figures are shown than there may be."""
+        reports = Reports(0)
+        for number in range(MAX_FIGURES):
+            reports.report_figures({f"a{number}": 1.0, f"b{number}": 1.0}, 0.0, str(number))
+        self.assertEqual(MAX_FIGURES, len(reports.figures(0.0)))

@@ -96,7 +96,7 @@ class DeliveryCase(SynchronousTestCase):
         self.control = Control(self.clock)
         self.gauges: dict[str, float] = {}
         self.delivery = Delivery(
-            self.spool, self.control.post, self.clock, FLUSH, lambda: self.gauges
+            self.spool, self.control.post, self.clock, FLUSH, lambda: self.gauges, "me"
         )
         self.number = 0
 
@@ -517,3 +517,26 @@ class CounterTests(DeliveryCase):
         self.pass_time(SECONDS_BETWEEN_GAUGES * 2 + 2.5)
         self.assertEqual([one["gauges"] for one in self.control.counters], [self.gauges] * 3)
         self.assertEqual(self.sums(), {})
+        self.assertEqual(["me"] * 3, [one["reporter"] for one in self.control.counters])
+
+    def test_leaving(self) -> None:
+        """At a stop the figures are taken back: with the last counts, and where there are none."""
+        for refused in (0, 1):
+            self.setUp()
+            self.gauges = {"in_flight": 3}
+            self.delivery.start()
+            self.pass_time(1)
+            for _ in range(refused):
+                self.delivery.refusal("app", "not_found")
+            self.successResultOf(self.delivery.stop())
+            self.assertEqual([None, True], [one.get("leaving") for one in self.control.counters])
+            self.assertEqual({}, self.control.counters[-1]["gauges"])
+            self.assertEqual(refused, sum(self.sums().values()))
+
+    def test_leaving_unknown(self) -> None:
+        """Whoever told no figures has none to take back."""
+        self.delivery.start()
+        self.pass_time(1)
+        self.gauges = {"in_flight": 3}
+        self.successResultOf(self.delivery.stop())
+        self.assertEqual([], self.control.counters)
