@@ -1,47 +1,16 @@
-"""``twistd omnigate-data``: the options, and the parts of the data plane put together."""
+"""``twistd omnigate-data``: the options, and what they start."""
 
 from __future__ import annotations
 
-import gc
 import os
-import secrets
-import time
-from collections.abc import Callable
-from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IProtocol
 from twisted.logger import Logger
 
-from omnigate.config.snapshot import SnapshotUpstream
-from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
-from omnigate.files import WriterThread
-from omnigate.gateway.access_log import AccessLog
-from omnigate.gateway.config_pull import ConfigPull
-from omnigate.gateway.control_client import ControlClient
-from omnigate.gateway.delivery import Delivery
-from omnigate.gateway.plane import DataPlane
-from omnigate.gateway.service import DataParts, DataService
-from omnigate.gateway.settle import Books
-from omnigate.gateway.spool import Spool, SpoolInUseError
-from omnigate.protocols.addresses import AddressError, parse_address
-from omnigate.protocols.connector import connect
-from omnigate.protocols.pool import Connect
-from omnigate.protocols.watchdog import Watchdog
+from omnigate.daemon import DaemonOptions, Ending, refuse_start
+from omnigate.data_parts import PROGRAM, data_service
 from omnigate.settings import DataSettings, SettingsError, read_data_settings
-
-PROGRAM = "omnigate-data"
-
-#: Where the listeners are set.
-LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
-METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
-#: The port in use may be the plane's own.
-METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
-
-#: Files beside connections: logs, spool, the reactor's own, and some to spare.
-_OTHER_FILES = 256
 
 _log = Logger(namespace="omnigate.data")
 
@@ -78,142 +47,7 @@ def makeService(options: Options) -> Service:
 
     reactor: Any = the_reactor
     settings = _read_settings(options)
-    _allow_open_files(settings.max_connections)
-    writer = WriterThread("omnigate-data", reactor.callFromThread)
-    log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
-    spool = _open_spool(settings, writer)
-    watchdog = Watchdog(reactor)
-    try:
-        client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
-    except AddressError as error:
-        refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
-    delivery = Delivery(
-        spool,
-        client.post,
-        reactor,
-        settings.flush_ms / 1000,
-        lambda: {**spool_figures(spool), **plane.figures()},
-        secrets.token_hex(16),
-    )
-    access_log = AccessLog(settings.access_log, log_writer, reactor)
-    books = Books(spool.append, delivery.refusal)
-    plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time)
-    parts = DataParts(
-        plane=plane,
-        spool=spool,
-        delivery=delivery,
-        client=client,
-        access_log=access_log,
-        endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
-        connect=lambda config: _connector(reactor, config),
-        writers=(writer, log_writer),
-    )
-    service = DataService(
-        parts,
-        settings,
-        reactor,
-        os.environ,
-        Ending(PROGRAM, reactor, options.stays_in_front),
-        lambda error: listen_fault(settings.listen, LISTEN, error),
-    )
-    parts.pull = ConfigPull(
-        lambda: client.get("/internal/config"),
-        reactor,
-        settings.poll_ms / 1000,
-        settings.config_cache,
-        service.install,
-        writer,
-    )
-    if settings.metrics_listen:
-        _serve_metrics(reactor, service, settings.metrics_listen)
-    reactor.callWhenRunning(set_apart)
-    return service
-
-
-def set_apart() -> None:
-    """Let the collector leave alone what is there at the start: modules, functions, the config.
-
-    It lasts as long as the process, and to look through its 50,000 objects again at each full
-    collection would hold the reactor for 10 to 30 ms.
-    """
-    gc.collect()
-    gc.freeze()
-
-
-def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
-    """Add the listener for metrics."""
-    # Where nobody scrapes, the Prometheus client need not be in memory.
-    from omnigate.gateway.metrics import DataMetrics
-    from omnigate.gateway.scrapes import scrape_factory
-
-    parts = service.parts
-    metrics = DataMetrics(parts, service.factory)
-    writer = WriterThread("omnigate-metrics", reactor.callFromThread)
-    parts.writers = (*parts.writers, writer)
-    service.serve_metrics(
-        endpoint_of(PROGRAM, reactor, listen, METRICS_LISTEN),
-        scrape_factory(metrics, parts.plane, writer),
-        lambda error: listen_fault(listen, METRICS_PORT, error),
-    )
-
-
-def spool_figures(spool: Spool) -> dict[str, float]:
-    """What the control plane shows of a spool in its metrics."""
-    return {
-        "spool_events": spool.count,
-        "spool_bytes": spool.bytes,
-        "spool_dropped": spool.dropped,
-    }
-
-
-def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
-    """Open the spool, and make the folders of both files where they are not there yet."""
-    spool = Spool(settings.spool, writer)
-    for path in (settings.config_cache, settings.spool):
-        folder = os.path.dirname(path) or "."
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError as error:
-            refuse_start(
-                PROGRAM,
-                [
-                    f"{folder}: the folder cannot be made ({error.strerror or error}); give one "
-                    "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
-                ],
-            )
-    try:
-        spool.open()
-    except SpoolInUseError as error:
-        refuse_start(PROGRAM, [str(error)])
-    except OSError as error:
-        refuse_start(
-            PROGRAM,
-            [
-                f"{settings.spool}: cannot be written: {error.strerror or error}; give a folder "
-                "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
-            ],
-        )
-    return spool
-
-
-def _allow_open_files(connections: int) -> None:
-    """Raise the soft limit on open files to what the connections need, where the hard one lets.
-
-    A client's connection mostly has one to an upstream beside it.
-    """
-    needed = 2 * connections + _OTHER_FILES
-    soft, hard = getrlimit(RLIMIT_NOFILE)
-    reached = needed if hard == RLIM_INFINITY else min(needed, hard)
-    if soft != RLIM_INFINITY and soft < reached:
-        setrlimit(RLIMIT_NOFILE, (reached, hard))
-    if reached < needed:
-        _log.warn(
-            "only {reached} files may be open, and OMNIGATE_MAX_CONNECTIONS={connections} may need "
-            "{needed}; raise LimitNOFILE= of the unit or lower the setting",
-            reached=reached,
-            connections=connections,
-            needed=needed,
-        )
+    return data_service(settings, reactor, Ending(PROGRAM, reactor, options.stays_in_front))
 
 
 def _read_settings(options: Options) -> DataSettings:
@@ -224,13 +58,3 @@ def _read_settings(options: Options) -> DataSettings:
     for warning in warnings:
         _log.warn("{warning}", warning=warning)
     return settings
-
-
-def _connector(reactor: Any, config: SnapshotUpstream) -> Connect:
-    address = parse_address(config.base_url, config.proxy, config.ca_file)
-    seconds = config.connect_timeout_ms / 1000
-
-    def open_connection(build: Callable[[], IProtocol]) -> Deferred[IProtocol]:
-        return connect(reactor, address, build, seconds)
-
-    return open_connection

@@ -16,7 +16,7 @@ from omnigate.config.schema import CapsConfig, TargetConfig
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
-from omnigate.data_tap import spool_figures
+from omnigate.data_parts import spool_figures
 from omnigate.dialects.count_tokens import ESTIMATE_LINE, TOKENS_PER_FRAME
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.meter import BYTES_PER_TOKEN, TOKENS_PER_MEDIA_PART

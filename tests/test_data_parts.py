@@ -4,7 +4,7 @@ import gc
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.data_tap import set_apart
+from omnigate.data_parts import set_apart
 
 
 class SetApartTests(SynchronousTestCase):
