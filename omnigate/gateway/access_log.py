@@ -2,7 +2,8 @@
 
 A line costs the reactor an append to a list; turning lines into JSON and writing them is done a
 few times a second, by a writer thread. What is not yet written when the process is killed is lost:
-the log tells people what happened, the spool is what counts.
+the log tells people what happened, the spool is what counts. Where the lines go, and how those of
+several workers stay whole in one file, is in :mod:`omnigate.gateway.log_output`.
 
 Lines hold no content and no key. Control characters in what a client or a provider chose are
 escaped, beyond what JSON asks for, so that no line does anything to a terminal.
@@ -10,9 +11,7 @@ escaped, beyond what JSON asks for, so that no line does anything to a terminal.
 
 import datetime
 import functools
-import os
 import re
-import select
 from typing import Final
 
 import msgspec
@@ -22,9 +21,9 @@ from twisted.logger import Logger
 
 from omnigate.errors import UPSTREAM_CUT
 from omnigate.files import IWriter
+from omnigate.gateway.log_output import STANDARD_OUTPUT, LogOutput
 from omnigate.text import valid_text
 
-STANDARD_OUTPUT: Final = "-"
 OFF: Final = "off"
 
 #: What every line says in ``msg``, so that whoever collects the lines of many programs can tell
@@ -42,15 +41,12 @@ MAX_WAITING_LINES = 20_000
 _LINES_AT_A_TIME = 500
 
 #: Longest text of a client's choosing that is shown whole. Real paths and model names are shorter.
-_MAX_TEXT = 256
+_MAX_TEXT: Final = 256
 
-_LINE_END = ord("\n")
-
-#: How long a full pipe is waited for before the lines for it are dropped.
-_PIPE_SECONDS = 1.0
-
-#: Readable by the group, as log shippers run under another user.
-_MODE = 0o640
+#: As long may be what is not plain ASCII: each of its characters takes up to six bytes in a line.
+#: With three such texts, and 900 bytes of all else, no line is longer than a pipe takes in one
+#: piece.
+_MAX_ODD_TEXT: Final = 128
 
 # Printable for JSON but not for a terminal: DEL, the C1 controls, separators and the marks that
 # turn the reading direction round.
@@ -111,22 +107,25 @@ class AccessLog:
     :ivar dropped: lines dropped, because too many waited or they could not be written.
     """
 
-    def __init__(self, path: str, writer: IWriter, clock: IReactorTime) -> None:
+    def __init__(
+        self, path: str, writer: IWriter, clock: IReactorTime, shared: bool = False
+    ) -> None:
         """Take the parts; nothing is opened before :meth:`start`.
 
         :param path: of a file, ``-`` for standard output, or ``off``.
+        :param shared: whether other processes write there at the same time.
         """
         self.enabled = path != OFF
         self._path = path
+        self._output: LogOutput | None = None
+        self._shared = shared
         self._writer = writer
         self._clock = clock
-        self._fd = -1
         self._lines: list[AccessLine] = []
         self._timer: IDelayedCall | None = None
         self._writing = False
         self._encoder = msgspec.json.Encoder()
         self._tell_at = 1
-        self._torn = False  # what was written ends inside a line
         self.written = 0
         self.dropped = 0
 
@@ -136,13 +135,9 @@ class AccessLog:
         :raises OSError: it cannot be opened.
         """
         if self.enabled:
-            self._fd = self._open()
-
-    def _open(self) -> int:
-        if self._path == STANDARD_OUTPUT:
-            return os.dup(1)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.open(self._path, flags, _MODE)
+            output = LogOutput(self._path, self._shared)
+            output.open()
+            self._output = output
 
     def line(self, line: AccessLine) -> None:
         """Log one request.
@@ -156,10 +151,12 @@ class AccessLog:
         if len(lines) >= MAX_WAITING_LINES:
             self._drop(1)
             return
-        if len(line.path) > _MAX_TEXT:
+        if len(line.path) > _MAX_ODD_TEXT:
             line.path = _shortened(line.path)
-        if line.route is not None and len(line.route) > _MAX_TEXT:
+        if line.route is not None and len(line.route) > _MAX_ODD_TEXT:
             line.route = _shortened(line.route)
+        if line.model is not None and len(line.model) > _MAX_ODD_TEXT:
+            line.model = _shortened(line.model)
         lines.append(line)
         if self._timer is None:
             self._timer = self._clock.callLater(FLUSH_SECONDS, self._flush)
@@ -167,11 +164,12 @@ class AccessLog:
     def _flush(self) -> None:
         """Hand what waits to the thread, unless it is still at the last group."""
         self._timer = None
-        if self._writing or not self._lines:
+        output = self._output
+        if self._writing or not self._lines or output is None:
             return
         lines, self._lines = self._lines, []
         self._writing = True
-        self._writer.submit(lambda: self._write(lines)).addCallbacks(
+        self._writer.submit(lambda: self._write(lines, output)).addCallbacks(
             self._wrote, lambda failure: self._not_wrote(failure.value, len(lines))
         )
 
@@ -209,19 +207,15 @@ class AccessLog:
         :return: fires when it is done. It never fails: where the file cannot be opened, the old
             one stays in use and the error is logged.
         """
-        if not self.enabled or self._path == STANDARD_OUTPUT:
+        output = self._output
+        if not self.enabled or output is None or self._path == STANDARD_OUTPUT:
             return succeed(None)
         self._flush()
-        return self._writer.submit(self._reopen).addErrback(
+        return self._writer.submit(output.reopen).addErrback(
             lambda failure: _log.error(
                 "{path} cannot be reopened: {error}", path=self._path, error=failure.value
             )
         )
-
-    def _reopen(self) -> None:
-        old, self._fd = self._fd, self._open()
-        self._torn = self._torn and os.fstat(self._fd).st_size > 0
-        os.close(old)
 
     def stop(self) -> Deferred[None]:
         """Write what waits and close the file.
@@ -231,38 +225,32 @@ class AccessLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self.enabled or self._fd < 0:
+        output = self._output
+        if not self.enabled or output is None:
             return succeed(None)
         self.enabled = False
         lines, self._lines = self._lines, []
-        return self._writer.submit(lambda: self._end(lines)).addCallbacks(
+        return self._writer.submit(lambda: self._end(lines, output)).addCallbacks(
             self._ended, lambda failure: self._drop(len(lines), failure.value)
         )
 
     def _ended(self, count: int) -> None:
         self.written += count
 
-    def _end(self, lines: list[AccessLine]) -> int:
+    def _end(self, lines: list[AccessLine], output: LogOutput) -> int:
         """Write the last lines and close; runs in the thread."""
         try:
-            return self._write(lines)
+            return self._write(lines, output)
         finally:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+            output.close()
 
-    def _write(self, lines: list[AccessLine]) -> int:
+    def _write(self, lines: list[AccessLine], output: LogOutput) -> int:
         """Encode and write a group; runs in the thread.
 
         :return: how many lines were written.
         """
         for start in range(0, len(lines), _LINES_AT_A_TIME):
-            text = self._encode(lines[start : start + _LINES_AT_A_TIME])
-            # A full disk may have cut a line off: what comes next begins one of its own.
-            left = memoryview(b"\n" + text if self._torn else text)
-            while left:
-                written = _write_some(self._fd, left)
-                self._torn = left[written - 1] != _LINE_END
-                left = left[written:]
+            output.write(self._encode(lines[start : start + _LINES_AT_A_TIME]))
         return len(lines)
 
     def _encode(self, lines: list[AccessLine]) -> bytes:
@@ -277,7 +265,9 @@ class AccessLog:
 
 
 def _shortened(text: str) -> str:
-    return text[:_MAX_TEXT] + "…"
+    """Cut what is too long to be shown whole."""
+    most = _MAX_TEXT if text.isascii() and text.isprintable() else _MAX_ODD_TEXT
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def level_of(status: int, error_code: str) -> str:
@@ -310,17 +300,3 @@ def _repaired(line: AccessLine) -> dict[str, object]:
             (field, getattr(line, field.name)) for field in msgspec.structs.fields(AccessLine)
         )
     }
-
-
-def _write_some(fd: int, data: memoryview) -> int:
-    """Write the beginning of what is not empty, to a file or a pipe that may be set not to block.
-
-    :return: how many bytes were written, at least one.
-    :raises OSError: none could be; a pipe that stays full is waited for a moment.
-    """
-    while True:
-        try:
-            return os.write(fd, data)
-        except BlockingIOError:
-            if not select.select([], [fd], [], _PIPE_SECONDS)[1]:
-                raise
