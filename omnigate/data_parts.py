@@ -25,6 +25,7 @@ from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.spool import Spool, SpoolInUseError
+from omnigate.gateway.worker_spools import LeftSpools
 from omnigate.protocols.addresses import AddressError, parse_address
 from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
@@ -56,12 +57,14 @@ def data_service(settings: DataSettings, reactor: Any, ending: Ending) -> DataSe
         client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
+    flush_seconds = settings.flush_ms / 1000
+    left = LeftSpools(settings.spool, 1, writer, client.post, reactor, flush_seconds)
     delivery = Delivery(
         spool,
         client.post,
         reactor,
-        settings.flush_ms / 1000,
-        lambda: {**spool_figures(spool), **plane.figures()},
+        flush_seconds,
+        lambda: {**spool_figures(spool, left), **plane.figures()},
         secrets.token_hex(16),
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
@@ -76,6 +79,7 @@ def data_service(settings: DataSettings, reactor: Any, ending: Ending) -> DataSe
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         connect=lambda config: _connector(reactor, config),
         writers=(writer, log_writer),
+        left=left,
     )
     service = DataService(
         parts,
@@ -126,11 +130,11 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     )
 
 
-def spool_figures(spool: Spool) -> dict[str, float]:
-    """What the control plane shows of a spool in its metrics."""
+def spool_figures(spool: Spool, left: LeftSpools | None = None) -> dict[str, float]:
+    """What the control plane shows of a spool in its metrics, and of those that were left."""
     return {
-        "spool_events": spool.count,
-        "spool_bytes": spool.bytes,
+        "spool_events": spool.count + (0 if left is None else left.count),
+        "spool_bytes": spool.bytes + (0 if left is None else left.bytes),
         "spool_dropped": spool.dropped,
     }
 

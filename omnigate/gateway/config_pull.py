@@ -50,12 +50,15 @@ class ConfigPull:
         cache_path: str,
         install: Callable[[Snapshot], None],
         writer: IWriter,
+        keeps: bool = True,
     ) -> None:
         """Take the parts; nothing is read or fetched before :meth:`start`.
 
         :param fetch: asks the control plane for the snapshot; fires with status and body.
         :param install: puts a snapshot in force; an exception of it leaves the old one there.
         :param writer: the thread that writes the copy.
+        :param keeps: whether it writes the copy. Of several workers one does, for all to start
+            from.
         """
         self._fetch = fetch
         self._clock = clock
@@ -63,6 +66,7 @@ class ConfigPull:
         self._cache_path = cache_path
         self._install = install
         self._writer = writer
+        self._keeps = keeps
         self._outage = Outage(_log, "the config cannot be fetched", clock)
         self._cache_outage = Outage(_log, f"{cache_path} cannot be written", clock)
         self._waiting: list[Deferred[Snapshot]] = []
@@ -200,7 +204,8 @@ class ConfigPull:
                     self._broken_version = snapshot.version
                     _log.failure("config {version} broke", version=snapshot.version[:12])
                 raise SnapshotError(f"it cannot be installed: {error}") from error
-            self._save(body)
+            if self._keeps:
+                self._save(body)
         self._last_body = body
 
     def _put_in_force(self, snapshot: Snapshot, body: bytes) -> None:

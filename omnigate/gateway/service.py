@@ -31,6 +31,7 @@ from omnigate.gateway.outage import Outage, told_connect
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.spool import Spool
 from omnigate.gateway.tables import Upstream
+from omnigate.gateway.worker_spools import LeftSpools
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientFactory
 from omnigate.protocols.connector import forget_tls_contexts
@@ -50,6 +51,7 @@ class DataParts:
 
     :ivar connect: opens connections to an upstream, as
         :func:`omnigate.protocols.connector.connect` does, reactor and address already given.
+    :ivar left: delivers what a run with more workers left.
     :ivar pull: brings the config; it needs :meth:`DataService.install`, so it is given last.
     """
 
@@ -61,6 +63,7 @@ class DataParts:
     endpoint: IStreamServerEndpoint
     connect: Callable[[SnapshotUpstream], Connect]
     writers: tuple[IWriter, ...]
+    left: LeftSpools | None = None
     pull: ConfigPull | None = None
 
 
@@ -131,6 +134,8 @@ class DataService(DaemonService):
                 "OMNIGATE_ACCESS_LOG, or - for standard output"
             )
         parts.delivery.start()
+        if parts.left is not None:
+            parts.left.start()
         if self.metrics is not None:
             self.log.info("metrics at {address}/metrics", address=self.metrics.address)
         self.log.info(
@@ -209,6 +214,8 @@ class DataService(DaemonService):
             await parts.pull.stop()
         await self._drain(grace)
         parts.plane.abandoned.stop()
+        if parts.left is not None:
+            await parts.left.stop()
         await parts.delivery.stop()
         parts.spool.close()
         await parts.access_log.stop()

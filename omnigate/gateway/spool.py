@@ -137,6 +137,11 @@ class Spool:
         """Events that wait."""
         return len(self._queue)
 
+    @property
+    def rewriting(self) -> bool:
+        """Whether the file is being rewritten."""
+        return self._rewriting
+
     def open(self) -> None:
         """Load what an earlier run left, and get ready to take events.
 
@@ -163,17 +168,24 @@ class Spool:
 
     def _lock(self) -> None:
         # A file of its own: the spool is replaced by rewrites, and a lock would go with it.
-        self._lock_fd = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        path = self.path + ".lock"
+        while True:
+            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                self._unlock()
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                raise SpoolInUseError(
+                    f"{self.path} is in use by another process; give each data plane an"
+                    " OMNIGATE_STATE_DIR of its own"
+                ) from None
+            # Whoever had it may have removed it just now, and the next one would not see ours.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._lock_fd), os.stat(path)):
+                    return
             self._unlock()
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            raise SpoolInUseError(
-                f"{self.path} is in use by another process; give each data plane an"
-                " OMNIGATE_STATE_DIR of its own"
-            ) from None
 
     def _unlock(self) -> None:
         fd, self._lock_fd = self._lock_fd, -1
@@ -347,6 +359,21 @@ class Spool:
             return result
 
         return self._writer.submit(job).addCallback(moved)
+
+    def remove(self) -> None:
+        """Close the file and remove it, with its lock.
+
+        Nothing may wait in it, and it must not be :attr:`rewriting`.
+
+        :raises OSError: it cannot be removed.
+        """
+        if self._queue:
+            raise ValueError(f"{len(self._queue)} events wait in {self.path}")
+        # First the spool, while nobody else can have it.
+        for path in (self.path, self.path + ".lock"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        self.close()
 
     def close(self) -> None:
         """Close the file; what waits stays in it."""

@@ -250,6 +250,18 @@ class CacheTests(PullCase):
         self.assertEqual(len(self.installed), 1)
         self.assertEqual(os.stat(self.path).st_ino, before)
 
+    def test_kept_by_another(self) -> None:
+        """A worker that starts from another's copy reads it and leaves it as it is."""
+        before = encode_snapshot(snapshot("a"))
+        self.cache(before)
+        self.give(snapshot("b"))
+        self.pull = ConfigPull(
+            self.fetch, self.clock, POLL, self.path, self.install, self.writer, keeps=False
+        )
+        self.pull.start()
+        self.assertEqual([snapshot("a"), snapshot("b")], self.installed)
+        self.assertEqual(before, self.cached())
+
     def test_damaged(self) -> None:
         """A damaged copy is told and ignored, and the next snapshot takes its place."""
         whole = encode_snapshot(snapshot("a"))
