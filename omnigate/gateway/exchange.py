@@ -222,20 +222,16 @@ class Exchange:
                 "the gateway has no configuration yet; try again in a moment",
                 retry_after=1,
             )
-        headers = self.head.headers
-        bearer = headers.get(b"authorization")
-        if bearer is not None and bearer[:7].lower() == b"bearer ":
-            key = tables.keys.get(sha256(bearer[7:].strip()).digest())
+        head = self.head
+        digests = head.credentials
+        if digests is None:
+            digests = head.credentials = _digests(head.headers)
+        for digest in digests:
+            key = tables.keys.get(digest)
             if key is not None:
                 self.key = key
                 return key
-        plain = headers.get(b"x-api-key")
-        if plain is not None:
-            key = tables.keys.get(sha256(plain).digest())
-            if key is not None:
-                self.key = key
-                return key
-        if plain is None and (bearer is None or bearer[:7].lower() != b"bearer "):
+        if not digests:
             raise GatewayError(
                 "invalid_api_key",
                 "no key was sent; send a gateway key as 'Authorization: Bearer KEY' or 'x-api-key'",
@@ -346,3 +342,15 @@ class Exchange:
         self.body = b""
         self._arriving = None
         return True
+
+
+def _digests(headers: dict[bytes, bytes]) -> tuple[bytes, ...]:
+    """What the keys in these header lines are looked up by, in the order to try them."""
+    digests = []
+    bearer = headers.get(b"authorization")
+    if bearer is not None and bearer[:7].lower() == b"bearer ":
+        digests.append(sha256(bearer[7:].strip()).digest())
+    plain = headers.get(b"x-api-key")
+    if plain is not None:
+        digests.append(sha256(plain).digest())
+    return tuple(digests)

@@ -37,6 +37,7 @@ from omnigate.wire.head import (
     head_too_long,
     parse_request_head,
 )
+from omnigate.wire.known_head import KnownHead, keep_head
 from omnigate.wire.target import Target, TargetError, parse_target
 
 #: Seconds for which what a client still sends is thrown away after an answer to a request
@@ -127,6 +128,7 @@ class ClientConnection(Protocol):
         self._state = _HEAD
         self._buffer = b""
         self._searched = 0
+        self._known: KnownHead | None = None
         self._body_left = 0
         self._exchange: Exchange | None = None
         self._response: Response | None = None
@@ -320,6 +322,13 @@ class ClientConnection(Protocol):
     def _take_head(self) -> bool:
         """Begin an exchange with the head at the front; ``False`` when it is not complete."""
         buffer = self._buffer
+        known = self._known
+        if known is not None and not self._searched:
+            again = known.again(buffer)
+            if again is not None:
+                self._buffer = buffer[known.end :]
+                self._begin(again, known.target)
+                return True
         end = find_head_end(buffer, self._searched)
         if end < 0 or end > MAX_HEAD_BYTES:
             if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
@@ -345,6 +354,7 @@ class ClientConnection(Protocol):
             answer = self._plane.target_refusal(head, error, self._peer)
             self._refuse(answer, head.method == b"HEAD")
             return False
+        self._known = keep_head(block, head, target) or known
         self._begin(head, target)
         return True
 

@@ -153,7 +153,10 @@ class ResponseHeadError(Exception):
 class RequestHead:
     """A request head that passed; names are lower-case, values without outer blanks.
 
-    ``content_length`` is 0 where there is no body.
+    ``headers`` are shared by heads that differ in their length alone, and are not to be changed;
+    the length is not among them. ``content_length`` is 0 where there is no body.
+
+    :ivar credentials: what was made of the credentials in ``headers``, once somebody asked.
     """
 
     method: bytes
@@ -163,6 +166,20 @@ class RequestHead:
     content_length: int
     keep_alive: bool
     expect_continue: bool
+    credentials: tuple[bytes, ...] | None = attrs.field(default=None, eq=False, repr=False)
+
+    def with_length(self, length: int) -> RequestHead:
+        """The same head with another length; not for one that has an ``expect``."""
+        return RequestHead(
+            self.method,
+            self.target,
+            self.http10,
+            self.headers,
+            length,
+            self.keep_alive,
+            False,
+            self.credentials,
+        )
 
 
 @attrs.define
@@ -287,8 +304,8 @@ def parse_request_head(block: bytes) -> RequestHead:
 
 
 def _request_body_length(method: bytes, headers: dict[bytes, bytes]) -> int:
-    """Tell how long the body is; the only framing taken is one plain length."""
-    length = headers.get(b"content-length")
+    """Tell how long the body is, and take its line out; the only framing is one plain length."""
+    length = headers.pop(b"content-length", None)
     if b"transfer-encoding" in headers:
         if length is not None:
             raise HeadError(

@@ -1,7 +1,7 @@
 """A client's connection with a plane that only remembers."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IPushProducer, ISSLTransport
@@ -252,6 +252,66 @@ class RequestTests(ClientTestCase):
         """More than one is not."""
         self.send(b"\r\n\r\n\r\n" + GET)
         self.assertEqual([(b"", "invalid_request")], self.plane.refused)
+
+
+class KnownHeadTests(ClientTestCase):
+    """A head that is sent again is known again, and nothing is different for it."""
+
+    def seen(self, at: list[bytes], size: int) -> list[Any]:
+        """What becomes of requests, each cut into pieces of a size."""
+        self.setUp()
+        self.answer_all()
+        for data in at:
+            for start in range(0, len(data), size):
+                self.send(data[start : start + size])
+        exchanges = [(e.head, e.body, *e.told) for e in self.plane.exchanges]
+        return [*exchanges, *self.plane.refused, self.wire.connected]
+
+    def test_lengths_change(self) -> None:
+        """Each body has the length of its own head, however they come."""
+        bodies = [b"hello", b"you", b"x" * 1000, b"there", b"", b"again", b"y" * 70_000, b"end"]
+        requests = [post(body, b"x-a: b\r\n") for body in bodies]
+        for at in (requests, [b"".join(requests)]):
+            for size in (1, 7, 60, 1 << 20):
+                *seen, open_still = self.seen(at, size)
+                self.assertEqual(bodies, [entry[1] for entry in seen])
+                self.assertTrue(open_still)
+
+    def test_read_once(self) -> None:
+        """The header lines of the second are those of the first, and so is its target."""
+        self.answer_all()
+        self.send(post(b"hello") + post(b"you") + GET + post(b"there"))
+        first, second, between, third = (e.head for e in self.plane.exchanges)
+        self.assertIs(first.headers, second.headers)
+        self.assertIsNot(first.headers, between.headers)
+        self.assertIs(first.headers, third.headers)
+        self.assertEqual([5, 3, 5], [head.content_length for head in (first, second, third)])
+
+    def test_same_as_alone(self) -> None:
+        """Whatever comes second on a connection fares as it does on one of its own."""
+        sound = [
+            post(b"hello"),
+            GET,
+            post(b"hello", b"x-a: b\r\n"),
+            post(b"hello", b"expect: 100-continue\r\n"),
+            post(b"hello", b"connection: close\r\n"),
+            post(b"hello", version=b"1.0"),
+        ]
+        second = [
+            *sound,
+            *(post(b"hello").replace(b": 5", b": " + length) for length in (b"05", b"+5", b"5, 5")),
+            post(b"hello", b"content-length: 5\r\n"),
+            post(b"hello").replace(b": 5\r\n", b": 5\r\ncontent-length: 4\r\n"),
+            post(b"hello").replace(b": 5\r\n", b": 5\r\ntransfer-encoding: chunked\r\n"),
+            post(b"hello").replace(b": 5\r\n", b": 5\r\n 5\r\n"),
+            post(b"hello").replace(b": 5\r\n", b": 5\n"),
+            post(b"hello").replace(b"POST", b"GET"),
+        ]
+        for first in sound[:4]:
+            for other in second:
+                for size in (1, 1 << 20):
+                    want = [*self.seen([first], size)[:-1], *self.seen([other], size)]
+                    self.assertEqual(want, self.seen([first, other], size), (first, other))
 
 
 class ContinueTests(ClientTestCase):

@@ -60,7 +60,6 @@ class RequestTests(SynchronousTestCase):
                 b"content-type": b"application/json",
                 b"x-empty": b"",
                 b"x-text": b"caf\xc3\xa9\tau lait",
-                b"content-length": b"12",
             },
         )
         self.assertEqual(
