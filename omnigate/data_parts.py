@@ -22,6 +22,7 @@ from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.plane import DataPlane
+from omnigate.gateway.plane_figures import PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.spool import Spool, SpoolInUseError
@@ -120,7 +121,7 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     from omnigate.gateway.scrapes import scrape_factory
 
     parts = service.parts
-    metrics = DataMetrics(parts, service.factory)
+    metrics = DataMetrics(PlaneFigures(parts, service.factory).parts)
     writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     parts.writers = (*parts.writers, writer)
     service.serve_metrics(

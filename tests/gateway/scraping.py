@@ -8,6 +8,7 @@ import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
 from omnigate.gateway.metrics import DataMetrics, exposition
+from omnigate.gateway.plane_figures import PlaneFigures
 from tests.planes.memory import MemoryDataPlane
 
 
@@ -33,11 +34,17 @@ class Parts:
     delivery: Figures = attrs.Factory(Figures)
     pull: Figures = attrs.Factory(Figures)
     access_log: Figures = attrs.Factory(Figures)
+    left: Figures | None = None
+
+
+def figures_of(memory: MemoryDataPlane, parts: Parts | None = None) -> PlaneFigures:
+    """The figures of a plane in memory; what it lacks stands at 0."""
+    return PlaneFigures(cast(Any, parts or Parts(memory.plane)), memory.factory)
 
 
 def metrics_of(memory: MemoryDataPlane) -> DataMetrics:
-    """The metrics of a plane in memory; what it lacks stands at 0."""
-    return DataMetrics(cast(Any, Parts(memory.plane)), memory.factory)
+    """The metrics of a plane in memory."""
+    return DataMetrics(figures_of(memory).parts)
 
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

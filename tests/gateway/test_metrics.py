@@ -8,9 +8,20 @@ import time
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway.metrics import SAMPLES_AT_A_TIME, exposition, wants_openmetrics
+from omnigate.gateway.figures import ROWS_AT_A_TIME
+from omnigate.gateway.metrics import DataMetrics, exposition, wants_openmetrics
 from omnigate.gateway.tally import BUCKETS
-from tests.gateway.scraping import metrics_of, samples_of, scraped, text_of, total, value
+from tests.gateway.scraping import (
+    Figures,
+    Parts,
+    figures_of,
+    metrics_of,
+    samples_of,
+    scraped,
+    text_of,
+    total,
+    value,
+)
 from tests.planes.memory import MemoryDataPlane, reply, request, route
 from tests.planes.scenes import ANSWER, CHAT, CHAT_STREAM, CLOSING, END, STREAM_HEAD, chunk, delta
 
@@ -55,7 +66,7 @@ class TextTests(SynchronousTestCase):
 
     def test_parts_make_a_whole(self) -> None:
         """A family of any size stands in one piece, its head once, no sample lost or doubled."""
-        for rows in (0, 1, SAMPLES_AT_A_TIME, SAMPLES_AT_A_TIME + 1, 3 * SAMPLES_AT_A_TIME):
+        for rows in (0, 1, ROWS_AT_A_TIME, ROWS_AT_A_TIME + 1, 3 * ROWS_AT_A_TIME):
             memory = MemoryDataPlane()
             for number in range(rows):
                 memory.plane.books.tally.plain(f"r{number}", "chat", 200, "answered")
@@ -194,6 +205,22 @@ class FigureTests(SynchronousTestCase):
         self.assertEqual(1, value(samples, "omnigate_data_cache_answers"))
         self.assertLess(len(ANSWER), value(samples, "omnigate_data_cache_bytes"))
 
+    def test_spools_that_were_left(self) -> None:
+        """What a run with more workers left counts as ours while it is delivered."""
+        memory = MemoryDataPlane()
+        parts = Parts(memory.plane, left=Figures(count=2, bytes=20, delivered=3, failures=4))
+        parts.spool, parts.delivery = Figures(count=1, bytes=10), Figures(delivered=1, put_aside=1)
+        families = DataMetrics(figures_of(memory, parts).parts).families(())
+        samples = samples_of(b"".join(exposition(families, False)))
+        for name, expected in (
+            ("spool_events", 3),
+            ("spool_bytes", 30),
+            ("data_usage_delivered_total", 4),
+            ("data_delivery_failures_total", 4),
+            ("data_usage_put_aside_total", 1),
+        ):
+            self.assertEqual(expected, value(samples, f"omnigate_{name}"), name)
+
     def test_before_a_config(self) -> None:
         """Without a config there is a scrape all the same."""
         memory = MemoryDataPlane(configured=False)
@@ -204,12 +231,11 @@ class FigureTests(SynchronousTestCase):
     def test_config_dates(self) -> None:
         """They are dates, whatever the clock of what lasts counts from."""
         memory = MemoryDataPlane()
-        metrics = metrics_of(memory)
-        pull = metrics._parts.pull
-        assert pull is not None
-        pull.polled_at = memory.clock.seconds()
+        parts = Parts(memory.plane)
+        parts.pull.polled_at = memory.clock.seconds()
         memory.clock.advance(90)
-        samples = samples_of(b"".join(exposition(metrics.families(()), False)))
+        families = DataMetrics(figures_of(memory, parts).parts).families(())
+        samples = samples_of(b"".join(exposition(families, False)))
         for name in ("last_poll", "installed"):
             found = value(samples, f"omnigate_data_config_{name}_timestamp_seconds")
             self.assertAlmostEqual(memory.wall() - 90, found, 3)

@@ -1,0 +1,163 @@
+"""Where each figure of a data plane stands.
+
+Nothing here is on a request's path. Requests count in plain numbers
+(:mod:`omnigate.gateway.tally`), and the rest are figures that the parts of the plane keep anyway.
+They are read a few hundred at a time, so that a config of thousands of routes holds the reactor no
+longer than a small one.
+"""
+
+from __future__ import annotations
+
+import gc
+import platform
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import omnigate
+import twisted
+from omnigate.gateway import figures
+from omnigate.gateway.figures import Family, Number, Part, Row, parts_of
+from omnigate.gateway.tally import Durations
+
+if TYPE_CHECKING:
+    from omnigate.gateway.service import DataParts
+    from omnigate.protocols.client import ClientFactory
+
+#: Direction and cache of each count of :attr:`omnigate.gateway.tally.Tally.tokens`.
+_TOKEN_KINDS: Final = (
+    ("input", "none"),
+    ("input", "read"),
+    ("input", "write"),
+    ("output", "none"),
+)
+
+
+class PlaneFigures:
+    """The figures of one data plane.
+
+    :param clients: where its clients' connections are.
+    """
+
+    def __init__(self, parts: DataParts, clients: ClientFactory) -> None:
+        self._parts = parts
+        self._clients = clients
+
+    def parts(self) -> Iterator[Part]:
+        """Read them, one part after the other.
+
+        Figures are read when their part is; requests may go on between any two.
+        """
+        yield from self._requests()
+        yield from self._state()
+        yield from self._upstreams()
+        yield from self._usage()
+        yield from self._config()
+
+    def _requests(self) -> Iterator[Part]:
+        tally = self._parts.plane.books.tally
+        yield from parts_of(
+            figures.REQUESTS,
+            (
+                ((route, endpoint, f"{status_class}xx", outcome), count)
+                for (route, endpoint, status_class, outcome), count in list(tally.requests.items())
+            ),
+        )
+        yield from parts_of(
+            figures.REFUSALS,
+            (((reason,), count) for reason, count in list(tally.refusals.items())),
+        )
+        yield from parts_of(figures.ATTEMPTS, list(tally.attempts.items()))
+        yield from parts_of(
+            figures.TOKENS,
+            (
+                ((route, *kind), count)
+                for route, counts in list(tally.tokens.items())
+                for kind, count in zip(_TOKEN_KINDS, counts, strict=True)
+            ),
+        )
+        yield from parts_of(figures.DURATIONS, _histogram(tally.durations))
+        yield from parts_of(figures.FIRST_EVENTS, _histogram(tally.first_events))
+
+    def _state(self) -> Iterator[Part]:
+        plane = self._parts.plane
+        for name, value in plane.figures().items():
+            yield _one(figures.REPORTED[name], value)
+        yield _one(figures.CLIENTS, len(self._clients.connections))
+        yield _one(figures.DEADLINES, len(plane.watchdog))
+        yield _one(figures.TIMERS, len(plane.clock.getDelayedCalls()))
+        looks = ((("hit",), plane.cache.hits), (("miss",), plane.cache.misses))
+        yield from parts_of(figures.CACHE_LOOKUPS, looks)
+        versions = (omnigate.__version__, platform.python_version(), twisted.__version__)
+        yield from parts_of(figures.BUILD, ((versions, 1),))
+
+    def _upstreams(self) -> Iterator[Part]:
+        tables = self._parts.plane.tables
+        pools = [] if tables is None else [(n, u.pool) for n, u in tables.upstreams.items()]
+        yield from parts_of(
+            figures.UPSTREAM_CONNECTIONS,
+            (
+                ((name, state), pool.idle if state == "idle" else pool.connections - pool.idle)
+                for name, pool in pools
+                for state in ("idle", "busy")
+            ),
+        )
+        troubles, now = self._parts.plane.troubles, self._parts.plane.clock.seconds()
+        yield from parts_of(
+            figures.RESTING,
+            ((key, int(rest.until > now)) for key, rest in list(troubles.rests.items())),
+        )
+        yield from parts_of(
+            figures.CREDENTIAL_REFUSED,
+            (
+                ((name,), int(name in troubles.credentials and troubles.credentials[name].lasts))
+                for name, _ in pools
+            ),
+        )
+        yield from parts_of(
+            figures.UPSTREAM_OPENED, (((name,), pool.opened) for name, pool in pools)
+        )
+
+    def _usage(self) -> Iterator[Part]:
+        parts = self._parts
+        # What a run with more workers left is delivered beside our own.
+        spools = (parts.spool,) if parts.left is None else (parts.spool, parts.left)
+        deliveries = (parts.delivery,) if parts.left is None else (parts.delivery, parts.left)
+        yield _one(figures.SPOOL_EVENTS, sum(spool.count for spool in spools))
+        yield _one(figures.SPOOL_BYTES, sum(spool.bytes for spool in spools))
+        yield _one(figures.SPOOL_DROPPED, parts.spool.dropped)
+        yield _one(figures.DELIVERED, sum(one.delivered for one in deliveries))
+        yield _one(figures.DELIVERY_FAILURES, sum(one.failures for one in deliveries))
+        yield _one(figures.PUT_ASIDE, sum(one.put_aside for one in deliveries))
+        yield _one(figures.LOG_DROPPED, parts.access_log.dropped)
+
+    def _config(self) -> Iterator[Part]:
+        plane, pull = self._parts.plane, self._parts.pull
+        assert pull is not None
+        polled = pull.polled_at
+        # The poll goes by the clock of what lasts, which may count from anywhere.
+        ago = 0.0 if polled is None else plane.clock.seconds() - polled
+        yield _one(figures.POLL_FAILURES, pull.failures)
+        yield _one(figures.POLLED, 0.0 if polled is None else plane.wall() - ago)
+        yield _one(figures.INSTALLED, plane.installed_at or 0.0)
+
+
+def collector_parts() -> Iterator[Part]:
+    """Read what Python's collector did in this process."""
+    stats = list(enumerate(gc.get_stats()))
+    for family, name in (
+        (figures.COLLECTED, "collected"),
+        (figures.UNCOLLECTABLE, "uncollectable"),
+        (figures.COLLECTIONS, "collections"),
+    ):
+        yield Part(family, [((str(generation),), stat[name]) for generation, stat in stats])
+
+
+def _one(family: Family, value: Number) -> Part:
+    return Part(family, [((), value)])
+
+
+def _histogram(durations: Mapping[str, Durations]) -> Iterator[Row]:
+    for label, kept in durations.items():
+        for bucket, count in enumerate(kept.counts):
+            yield (label, str(bucket)), count
+        yield (label, figures.TOTAL), kept.total_seconds
