@@ -27,6 +27,7 @@ from omnigate.dialects.event_shapes import (
     text_length,
 )
 from omnigate.dialects.long_event import LongEvent
+from omnigate.dialects.mould import Mould, mould_of
 from omnigate.dialects.usage import (
     MAX_ODD_USAGE_BYTES,
     Figures,
@@ -54,6 +55,10 @@ TOKENS_PER_MEDIA_PART = 1600
 ODD_EVENT_BYTES = 48
 MAX_ODD_LEFT = 100 * ODD_EVENT_BYTES
 
+# A stream has one mould, or a few one after the other, as for thinking and for text. To look for
+# one takes as long as to read an event five times; where they keep changing, the last one stays.
+MAX_MOULDS_LOOKED_FOR = 16
+
 # An answer of this kind tells how many tokens a request would have; it uses none.
 _UNMETERED = "count_tokens"
 
@@ -67,11 +72,13 @@ class Meter:
     :ivar text_bytes: the generated text of the stream, in bytes of UTF-8.
     :ivar body_bytes: the length of an answer that is no stream, as far as it came.
     :ivar closing_seen: whether the provider's closing figures have come.
+    :ivar mould: of the events of the stream, as far as it is known.
     """
 
     __slots__ = (
         "_figures",
         "_members",
+        "_moulds_left",
         "_odd_left",
         "_read",
         "_usage_seen",
@@ -79,6 +86,7 @@ class Meter:
         "closing_seen",
         "event_count",
         "kind",
+        "mould",
         "stream",
         "text_bytes",
     )
@@ -100,6 +108,8 @@ class Meter:
         self._read = _READERS.get(kind, _read_chat)
         self._members: MemberReader | None = None
         self._odd_left = MAX_ODD_LEFT
+        self.mould: Mould | None = None
+        self._moulds_left = MAX_MOULDS_LOOKED_FOR
         self._usage_seen: bytes | None = None
 
     def event(self, data: bytes) -> int:
@@ -109,10 +119,40 @@ class Meter:
             :data:`USAGE_ONLY`, added up; 0 for nearly all events. Never raises.
         """
         self.event_count += 1
+        mould = self.mould
+        if mould is not None:
+            text_bytes = mould.text_bytes(data)
+            if text_bytes:
+                self.text_bytes += text_bytes
+                return 0
+        before = self.text_bytes
         try:
-            return self._read(self, data)
+            flags = self._read(self, data)
         except (msgspec.MsgspecError, RecursionError):
             return self._odd_event(data)
+        if not flags and self._moulds_left and self.text_bytes > before:
+            self._moulds_left -= 1
+            self.mould = mould_of(data, self.text_bytes - before, self._read_again) or mould
+        return flags
+
+    def likely_event(self, text_bytes: int) -> None:
+        """See an event that was found to fit the mould."""
+        self.event_count += 1
+        self.text_bytes += text_bytes
+
+    def _read_again(self, data: bytes) -> int:
+        """Read an event as if it had not come; see :func:`~omnigate.dialects.mould.mould_of`.
+
+        Figures in it are those of the event that came, and count as often as they are given once.
+        """
+        before = self.text_bytes
+        try:
+            flags = self._read(self, data)
+            return -1 if flags else self.text_bytes - before
+        except (msgspec.MsgspecError, RecursionError):
+            return -1
+        finally:
+            self.text_bytes = before
 
     def long_event(self, event: LongEvent) -> int:
         """See an event that was too long to be held, once it has passed.

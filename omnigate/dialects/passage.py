@@ -22,6 +22,7 @@ from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
 from omnigate.dialects.held import LITTLE_BYTES, HeldBytes, Hold
 from omnigate.dialects.long_event import LongEvent
 from omnigate.dialects.meter import FAILED, FINISHED, USAGE_ONLY, Meter
+from omnigate.dialects.mould import Mould
 from omnigate.dialects.strike import PieceStriker, strike
 from omnigate.wire.sse import EventSplitter, event_data, is_comment
 
@@ -47,15 +48,18 @@ class StreamPassage:
     """
 
     __slots__ = (
+        "_clear_bytes",
         "_hide_usage",
         "_hold",
         "_long",
         "_meter",
+        "_mould",
         "_openai",
         "_secret",
         "_settled",
         "_splitter",
         "_striker",
+        "_taken_mould",
         "error_seen",
         "finished",
         "first_error",
@@ -91,6 +95,11 @@ class StreamPassage:
         self._long: LongEvent | None = None  # the unfinished event, where parts of it have passed
         self._striker = PieceStriker(secret)  # for what passes in pieces
         self._settled = False  # started, and nothing is held
+        self._mould: Mould | None = None  # of a read that is one event
+        self._taken_mould: Mould | None = None  # of the meter's, the one it was made of
+        # What is shorter cannot hold the credential; one with a quote might also begin or end
+        # outside of a text.
+        self._clear_bytes = 0 if b'"' in secret else len(secret) or HOLD_BYTES
 
     @property
     def between_events(self) -> bool:
@@ -104,10 +113,20 @@ class StreamPassage:
 
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the upstream and return what to send to the client now."""
-        if self._settled and len(data) <= HOLD_BYTES and data.endswith(b"\n\n"):
-            payloads = plain_payloads(data)
-            if payloads is not None:
-                return self._feed_plain(data, payloads)
+        size = len(data)
+        if self._settled and size <= HOLD_BYTES:
+            mould = self._mould
+            if mould is not None:
+                text_bytes = mould.text_bytes(data)
+                if text_bytes:
+                    self._meter.likely_event(text_bytes)
+                    if size - mould.around < self._clear_bytes:
+                        return data
+                    return strike(data, self._secret)
+            if data.endswith(b"\n\n"):
+                payloads = plain_payloads(data)
+                if payloads is not None:
+                    return self._feed_plain(data, payloads)
         return self._feed_any(data)
 
     def _feed_plain(self, data: bytes, payloads: list[bytes]) -> bytes:
@@ -118,12 +137,24 @@ class StreamPassage:
             flags = meter_event(payload)
             if flags and not self._passes(flags, payload):
                 hidden.add(index)
+        if self._meter.mould is not self._taken_mould and len(payloads) == 1:
+            self._take_mould(data[: -len(payloads[0]) - 2])
         if hidden:
             blocks = enumerate(data[:-2].split(b"\n\n"))
             data = b"".join([block + b"\n\n" for index, block in blocks if index not in hidden])
         if self._secret and data.find(self._secret) >= 0:  # twice as fast as ``in``
             data = strike(data, self._secret)
         return data
+
+    def _take_mould(self, lead: bytes) -> None:
+        """Take over the mould that the meter has found.
+
+        :param lead: what stands before the data of an event that is a read of its own.
+        """
+        mould = self._taken_mould = self._meter.mould
+        if mould is not None:
+            whole = mould.within(lead, b"\n\n")
+            self._mould = None if self._secret and whole.has(self._secret) else whole
 
     def _feed_any(self, data: bytes) -> bytes:
         """Pass any read of any stream."""
@@ -236,13 +267,14 @@ def plain_payloads(data: bytes) -> list[bytes] | None:
     """
     if data.find(b"\r") >= 0:
         return None
+    line_ends = len(data) - len(data.replace(b"\n", b""))  # five times as fast as ``count``
     if data.startswith(b"data: "):
         payloads = data[6:-2].split(b"\n\ndata: ")
-        return payloads if data.count(b"\n") == 2 * len(payloads) else None
+        return payloads if line_ends == 2 * len(payloads) else None
     if data.startswith(b"event: "):
         events = data[7:-2].split(b"\n\nevent: ")
         # As many line ends as there must be, and one of them before each data: none is elsewhere.
         parted = [event.partition(b"\ndata: ") for event in events]
-        if data.count(b"\n") == 3 * len(events) and all(parts[1] for parts in parted):
+        if line_ends == 3 * len(events) and all(parts[1] for parts in parted):
             return [parts[2] for parts in parted]
     return None

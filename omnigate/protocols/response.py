@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from omnigate.protocols.direct_tcp import untaken_bytes
 from omnigate.protocols.http_date import HttpDate
-from omnigate.wire.body import LAST_CHUNK
+from omnigate.wire.body import LAST_CHUNK, chunk
 
 _STATUS_LINES: dict[int, bytes] = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode("ascii"))
@@ -133,14 +133,14 @@ class Response:
             b"" if self.keep_alive else b"connection: close\r\n",
         )
         if self.chunked and first:
-            first = b"%x\r\n%b\r\n" % (len(first), first)
+            first = chunk(first)
         self._transport.write(head + first)
 
     def piece(self, data: bytes) -> None:
         """Send a piece of a streamed body; ``data`` is not empty (an empty chunk is the end)."""
         self.bytes_out += len(data)
         if self.chunked:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._transport.write(chunk(data))
         else:
             self._transport.write(data)
 

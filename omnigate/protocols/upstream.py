@@ -213,9 +213,14 @@ class UpstreamConnection(Protocol):
         if receiver is None or self._lost:
             self._lose()
             return
+        reader = self._reader
         try:
-            if self._reader is not None:
-                self._body_received(receiver, data)
+            if reader is not None:
+                payload = reader.feed(data)
+                if payload:
+                    receiver.answer_data(payload)
+                if reader.ended:
+                    self._body_ended(reader)
             elif self._packed is not None:
                 self._packed_arrived(data)
             else:
@@ -293,22 +298,19 @@ class UpstreamConnection(Protocol):
         receiver = self._receiver
         if receiver is not None and (buffer or reader.ended):
             if packed is None:
-                self._body_received(receiver, buffer)
+                payload = reader.feed(buffer)
+                if payload:
+                    receiver.answer_data(payload)
+                if reader.ended:
+                    self._body_ended(reader)
             else:
                 self._packed_arrived(buffer)
 
-    def _body_received(self, receiver: AnswerReceiver, data: bytes) -> None:
-        reader = self._reader
-        assert reader is not None
-        payload = reader.feed(data)
-        if payload:
-            receiver.answer_data(payload)
-            # It may have dropped us, or handed the rest over to another receiver.
-            taker = self._receiver
-            if taker is None:
-                return
-            receiver = taker
-        if reader.ended:
+    def _body_ended(self, reader: BodyReader) -> None:
+        """All of the body has come, unless the receiver has dropped us."""
+        # It may also have handed the rest over to another one.
+        receiver = self._receiver
+        if receiver is not None:
             self._body_whole(receiver, reader)
 
     def _packed_arrived(self, data: bytes) -> None:

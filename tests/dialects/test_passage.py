@@ -263,6 +263,15 @@ class KeptBackTests(SynchronousTestCase):
         both = b"".join(bare + comments)
         self.assertEqual(MESSAGE_START + both, Stream("messages").run(MESSAGE_START + both))
 
+    def test_secret_in_likely_events(self) -> None:
+        """The credential is struck out also where event after event is like the one before."""
+        for secret in (SECRET, b'"a":"' + SECRET):
+            stream = Stream(secret=secret)
+            for text in ("a", "b", SECRET.decode(), "c" + SECRET.decode()):
+                event = chunk("x", a=text) + chunk(text)
+                for one in (chunk(text), chunk(a=text), event):
+                    self.assertEqual(one.replace(secret, b"[redacted]"), stream.feed(one))
+
     def test_secret(self) -> None:
         """The credential is struck out, however the stream is cut."""
         event = chunk("your key is " + SECRET.decode())
@@ -391,6 +400,29 @@ blocks = st.lists(lines, min_size=1, max_size=3) | st.just([b"data: x"])
 line_ends = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r"])
 
 
+# Events alike but for a word, which may hold the credential or leave its string.
+LIKE = (
+    b'data: {"choices":[{"delta":{"content":"@"},"finish_reason":null}]}',
+    b'data: {"choices":[{"delta":{"content":"@"}}],"obfuscation":"x%b"}'
+    % SECRET.translate(None, b"-"),
+    b'event: a\ndata: {"type":"x","delta":"@"}',
+    b'data: {"type":"content_block_delta","delta":{"text":"@"}}',
+    b'data: {"id":"%b","choices":[{"delta":{"content":"@"}}]}' % SECRET,
+)
+WORDS = (b"a", b" word", b"\xc3\xa9", b"\\n", b'"', b"", SECRET, SECRET[:9], b"x" * 90, b'","b":"')
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> bytes:
+    """Draw a stream of events of which many are alike."""
+    data = b""
+    for like in draw(st.lists(st.sampled_from(LIKE), max_size=3)):
+        for word in draw(st.lists(st.sampled_from(WORDS), max_size=6)):
+            data += like.replace(b"@", word) + b"\n\n"
+        data += draw(st.sampled_from([b"", b"", b": comment\n\n", DONE, USAGE_CHUNK, STOP]))
+    return data
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
     """Draw a stream: blocks of lines, usually ended as they should be."""
@@ -420,6 +452,20 @@ class AnyCutTests(SynchronousTestCase):
                 stream = Stream(kind, hide)
                 self.assertEqual(out, stream.run(*parts))
                 self.assertEqual(whole.facts(), stream.facts())
+
+    @given(runs(), kinds, st.booleans(), st.sampled_from([SECRET, b"", b'":"' + SECRET]))
+    @settings(max_examples=250, deadline=None)
+    def test_alike(self, data: bytes, kind: str, hide: bool, secret: bytes) -> None:
+        """Events that are alike give the same, whether each is a read or the reads cut them."""
+        events = [event + b"\n\n" for event in data.split(b"\n\n")[:-1]]
+        whole = Stream(kind, hide, secret)
+        whole.meter._moulds_left = 0
+        out = whole.run(*events)
+        halves = [half for event in events for half in (event[:9], event[9:])]
+        for parts in (events, [data], halves, [b"".join(events[:2]), *events[2:]]):
+            stream = Stream(kind, hide, secret)
+            self.assertEqual(out, stream.run(*parts))
+            self.assertEqual(whole.facts(), stream.facts())
 
     @given(streams(), kinds, st.booleans())
     @settings(max_examples=250, deadline=None)

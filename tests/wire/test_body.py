@@ -13,6 +13,7 @@ from omnigate.wire.body import (
     FramingError,
     LengthReader,
     TruncatedBody,
+    chunk,
     reader_for,
 )
 from omnigate.wire.head import parse_response_head
@@ -72,6 +73,52 @@ class ChunkedReaderTests(SynchronousTestCase):
         parts = read(cut(wire, where))
         self.assertEqual(whole[3], parts[3])
         self.assertEqual(whole, parts)
+
+    @settings(max_examples=100, deadline=None)
+    @given(
+        st.lists(
+            st.sampled_from(
+                [
+                    *(b"5\r\nhello\r\n", b"A\r\n0123456789\r\n", b"1f4\r\n%b\r\n" % (b"x" * 500)),
+                    *(
+                        b"4\r\na\r\nb\r\n",
+                        b"2\r\n\r\n\r\n",
+                        b"05\r\nhello\r\n",
+                        b"5;a\r\nhello\r\n",
+                    ),
+                    *(b"d\r\ndata: hello\n\n\r\n", b"401\r\n%b\r\n" % (b"y" * 1025)),
+                ]
+            ),
+            min_size=1,
+            max_size=20,
+        ),
+        st.integers(1, 60),
+        st.sampled_from(
+            [b"", b"", b"0\r\n\r\nnext", b"5\r\nhe", b"6\r\nhello\r\n", b"g\r\n", b"5\r"]
+        ),
+        places(),
+    )
+    def test_runs_of_chunks(
+        self, chunks: list[bytes], times: int, end: bytes, where: list[int]
+    ) -> None:
+        """Many chunks in one read are read as byte by byte, to the first that is none."""
+        wire = b"".join(chunks * times)[:20_000] + end
+        slow = read([wire[at : at + 1] for at in range(len(wire))])
+        self.assertEqual(slow, read([wire]))
+        self.assertEqual(slow, read(cut(wire, where)))
+        self.assertEqual(slow, read(wire.replace(b"\r\n", b"\r\n|").split(b"|")))
+
+    def test_a_chunk_of_any_size(self) -> None:
+        """A chunk is written as the grammar has it, and read back, as a read of its own too."""
+        for size in [*range(1, 300), *range(1000, 1100), 4095, 4096, 65536]:
+            payload = (b"\r\n" * size)[:size]
+            wire = chunk(payload)
+            self.assertEqual(b"%x\r\n%b\r\n" % (size, payload), wire)
+            reader = ChunkedReader()
+            for _ in range(2):
+                self.assertEqual(payload, reader.feed(wire))
+            wrong = wire[:-1] + b"x"
+            self.assertRaises(FramingError, ChunkedReader().feed, wrong)
 
     def test_attacks_are_refused(self) -> None:
         """Every hostile chunked body of the corpus is a framing error, in every cut."""
