@@ -1,6 +1,7 @@
 # make demo   both planes and a fake provider on loopback, and one answer with its bill
 # make test   the tests            make lint   ruff            make types   mypy
-# make bench  the benchmark        make clean  remove what these targets made
+# make bench  the benchmark, in five minutes (ARGS=quick: in half a minute)
+#                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
 # make demo PYTHON=python3.12. Arguments of the program: make demo ARGS=--once,

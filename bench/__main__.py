@@ -5,11 +5,19 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from bench import flame, holds, report, rounds, scan_bodies
-from bench.rounds import Options
+import attrs
+
+from bench import baseline, flame, holds, quick, report, rounds, scan_bodies
+from bench.answers import WrongAnswerError
+from bench.baseline import BaselineError
+from bench.comparison import comparison
+from bench.counted import CountError
+from bench.in_memory import WrongExchangeError
+from bench.rounds import MEMORY, Findings, Options
 from bench.scenarios import SCENARIOS, START
 from bench.soak import run as soak
 from omnigate.admin_client import AdminError
@@ -19,34 +27,67 @@ from omnigate.demo_children import ChildError
 MAX_ROUNDS = 20
 MAX_SECONDS = 30.0
 
-_NAMES = (START, *(scenario.name for scenario in SCENARIOS))
+_NAMES = (MEMORY, START, *(scenario.name for scenario in SCENARIOS))
+_USUAL = (MEMORY, START, *(scenario.name for scenario in SCENARIOS if scenario.usual))
+
+
+@attrs.frozen
+class Ends:
+    """What becomes of the figures.
+
+    :ivar json: where all of them go, too.
+    :ivar baseline: the file of those that are kept.
+    :ivar save: whether to keep these.
+    :ivar limit: how many times a kept figure is a fault; ``None`` for none.
+    """
+
+    json: Path | None
+    baseline: Path
+    save: bool
+    limit: float | None
+
+
+def _scan(words: list[str]) -> int:
+    sys.argv = ["python -m bench scan", *words]
+    scan_bodies.main()
+    return 0
+
+
+#: What else there is to measure, and what does it: each is given the words behind its name.
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "flame": flame.main,
+    "holds": holds.main,
+    "quick": quick.main,
+    "scan": _scan,
+    "soak": soak.main,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and return the exit status.
 
-    :returns: 0 when every answer was right, 1 when one was not or something did not start, 2 for
-        a wrong option, 130 after Ctrl-C.
+    :returns: 0 when every answer was right, 1 when one was not, something did not start or a
+        figure is over ``--check``, 2 for a wrong option, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["scan"]:
-        sys.argv = ["python -m bench scan", *words[1:]]
-        scan_bodies.main()
-        return 0
-    if words[:1] == ["holds"]:
-        return holds.main(words[1:])
-    if words[:1] == ["flame"]:
-        return flame.main(words[1:])
-    if words[:1] == ["soak"]:
-        return soak.main(words[1:])
-    options, json_path = parse(words)
+    if words and words[0] in _COMMANDS:
+        return _COMMANDS[words[0]](words[1:])
+    options, ends = parse(words)
     if not Path("/proc/self/stat").exists():
         print("bench: needs Linux, for it reads /proc", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        baseline.read(ends.baseline)  # that it cannot be read is better known at once
         findings = rounds.run(options, _tell)
-    except (ChildError, AdminError) as error:
+    except (
+        ChildError,
+        AdminError,
+        BaselineError,
+        CountError,
+        WrongAnswerError,
+        WrongExchangeError,
+    ) as error:
         print(f"\nbench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -54,30 +95,57 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     _tell("")
     print(report.text_report(findings, options))
-    if json_path is not None:
+    if ends.json is not None:
         text = json.dumps(report.document(findings, options), indent=1)
-        json_path.write_text(text + "\n", encoding="utf-8")
+        ends.json.write_text(text + "\n", encoding="utf-8")
     for fault in findings.faults:
         print(f"\nbench: WRONG: {fault}", file=sys.stderr)
-    return 1 if findings.faults else 0
+    if findings.faults:
+        return 1
+    try:
+        return _compare(findings, ends)
+    except BaselineError as error:
+        print(f"\nbench: {error}", file=sys.stderr)
+        return 1
 
 
-def parse(arguments: list[str]) -> tuple[Options, Path | None]:
-    """Return what is to be measured, and where the figures go.
+def _compare(findings: Findings, ends: Ends) -> int:
+    """Compare with what is kept, keep the figures where that was asked for; the exit status."""
+    key = baseline.python_key()
+    now = report.kept_figures(findings)
+    pythons = baseline.read(ends.baseline)
+    kin = baseline.nearest(pythons, key)
+    status = 0
+    if kin is not None:
+        found = list(baseline.changes(now, pythons[kin], kin == key))
+        print("\n" + comparison(found, key, kin, pythons[kin]))
+        if ends.limit is not None:
+            for change in quick.over(found, ends.limit):
+                print(f"bench: {change.name} is over {ends.limit:g} x", file=sys.stderr)
+                status = 1
+    if ends.save:
+        baseline.save(ends.baseline, key, now)
+        print(f"Kept for {key} in {ends.baseline}.")
+    return status
+
+
+def parse(arguments: list[str]) -> tuple[Options, Ends]:
+    """Return what is to be measured, and what becomes of the figures.
 
     :raises SystemExit: with status 2 and a line that says what is wrong
     """
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the gateway on this machine; bench/README.md says how to read it.",
-        epilog="'python -m bench scan' measures the scan of hostile request bodies instead, and "
-        "'python -m bench soak' whether anything is left behind by a bad day.",
+        epilog="'python -m bench quick' compares in half a minute, 'python -m bench scan' measures "
+        "the scan of hostile request bodies instead, and 'python -m bench soak' whether anything "
+        "is left behind by a bad day.",
     )
     parser.add_argument(
         "--scenarios",
         metavar="A,B",
-        default=",".join(_NAMES),
-        help="which to measure, of " + ", ".join(_NAMES) + " (all)",
+        default=",".join(_USUAL),
+        help=f"which to measure, of {', '.join(_NAMES)} ({','.join(_USUAL)})",
     )
     parser.add_argument("--rounds", type=int, default=3, help="(3)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each load (2)")
@@ -86,7 +154,22 @@ def parse(arguments: list[str]) -> tuple[Options, Path | None]:
         "--no-control", action="store_true", help="no control plane: usage stays in the spool"
     )
     parser.add_argument("--no-pin", action="store_true", help="leave the cores to the kernel")
+    parser.add_argument("--no-valgrind", action="store_true", help="count no instructions")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure there too")
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        type=Path,
+        default=baseline.PATH,
+        help="the figures to compare with",
+    )
+    parser.add_argument("--save-baseline", action="store_true", help="keep these figures there")
+    parser.add_argument(
+        "--check",
+        metavar="LIMIT",
+        type=float,
+        help="fail where a figure is more than LIMIT times the kept one",
+    )
     given = parser.parse_args(arguments)
     names = [name for name in given.scenarios.split(",") if name]
     unknown = [name for name in names if name not in _NAMES]
@@ -103,8 +186,9 @@ def parse(arguments: list[str]) -> tuple[Options, Path | None]:
         nginx=not given.no_nginx,
         control=not given.no_control,
         pin=not given.no_pin,
+        valgrind=not given.no_valgrind,
     )
-    return options, given.json
+    return options, Ends(given.json, given.baseline, given.save_baseline, given.check)
 
 
 def _tell(line: str) -> None:

@@ -4,7 +4,6 @@ Everything runs in one temporary folder and on free ports. The data plane starts
 cache that is written here, the way a control plane's last config would lie there.
 """
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -18,7 +17,7 @@ from typing import IO
 
 import attrs
 
-from bench import traffic
+from bench import in_memory, traffic
 from bench.answers import AnswerReader, ExactPayload, WrongAnswerError
 from bench.proc import Cores, on_cores
 from omnigate.admin_client import AdminClient
@@ -30,10 +29,6 @@ from omnigate.demo_children import Child, Children, free_ports, python_environ, 
 FIRST_ANSWER_SECONDS = 30.0
 
 _ASK_AGAIN_SECONDS = 0.002
-_PROVIDER_KEY_VARIABLE = "BENCH_PROVIDER_KEY"
-# High enough never to refuse, so that the limit is counted like any other.
-_RPM = 10_000_000
-_MAX_CONCURRENT = 2_000
 
 NGINX_CONFIG = """\
 # A plain reverse proxy: no key, no scan, no limits, no usage.
@@ -203,7 +198,7 @@ class Place:
                 "OMNIGATE_INTERNAL_TOKEN": self.secrets.internal_token,
                 "OMNIGATE_ACCESS_LOG": str(state / "access.log"),
                 "OMNIGATE_SHUTDOWN_GRACE_MS": "2000",
-                _PROVIDER_KEY_VARIABLE: self.secrets.provider_key,
+                in_memory.PROVIDER_KEY_VARIABLE: self.secrets.provider_key,
             }
         )
         command = twistd("omnigate-data")
@@ -246,22 +241,9 @@ class Place:
     # -- the config
 
     def config_text(self) -> str:
-        """Return the config of the benchmark: one key with every limit, one upstream."""
-        digest = hashlib.sha256(self.secrets.client_key.encode("ascii")).hexdigest()
-        parts = [
-            f'[[keys]]\nname = "bench"\nkey_sha256 = "{digest}"\nrpm = {_RPM}\n'
-            f'models = ["bench-*"]\nmax_concurrent = {_MAX_CONCURRENT}\nbudget_usd = 1000000',
-            '[[upstreams]]\nname = "provider"\nprotocol = "openai"\n'
-            f'base_url = "http://127.0.0.1:{self.provider_port}/v1"\n'
-            f'api_key_env = "{_PROVIDER_KEY_VARIABLE}"',
-        ]
-        for kind, model in traffic.CLIENT_MODELS.items():
-            parts.append(
-                f'[[routes]]\nmodel = "{model}"\n  [[routes.targets]]\n  upstream = "provider"\n'
-                f'  model = "{traffic.UPSTREAM_MODELS[kind]}"\n'
-                "  price = { input = 0.15, output = 0.60 }"
-            )
-        return "\n\n".join(parts) + "\n"
+        """Return the config of the benchmark."""
+        provider = f"http://127.0.0.1:{self.provider_port}"
+        return in_memory.config_text(self.secrets.client_key, provider, None)
 
     def snapshot_bytes(self) -> bytes:
         """Return the config as the data plane knows it."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from bench import baseline
+from bench.baseline import Kept
 from bench.rounds import ALONE, GATEWAY, NGINX, Findings, Options
 from bench.scenarios import SCENARIOS, Reading, Scenario
 from omnigate import __version__
@@ -109,11 +111,40 @@ def added_ms(rows: Summaries, scenario: str) -> float | None:
 def text_report(findings: Findings, options: Options) -> str:
     """Return the table, and below it what fits into no table."""
     rows = summaries(findings)
-    lines = [table(HEADINGS, list(_rows(findings, rows)), _LEFT)] if rows else []
+    lines = [memory_table(findings), ""] if findings.yards else []
+    lines += [table(HEADINGS, list(_rows(findings, rows)), _LEFT)] if rows else []
     lines += ["", *_facts(findings, rows)]
     lines += [f"Note: {note}." for note in findings.notes]
-    lines.append(_conditions(findings, options))
+    if findings.readings or findings.starts or not findings.yards:
+        lines.append(_conditions(findings, options))
     return "\n".join(lines).strip("\n")
+
+
+def memory_table(findings: Findings) -> str:
+    """Return what exchanges without sockets take."""
+    counts = findings.instructions
+    rows = [
+        (
+            one.title,
+            figure(one.cpu_us),
+            one.unit,
+            figure(one.yards),
+            f"{counts[one.name]:,.0f}" if one.name in counts else "",
+        )
+        for one in findings.yards
+    ]
+    return table(("in memory", "CPU µs", "for each", "yards", "instructions"), rows, (0, 2))
+
+
+def kept_figures(findings: Findings) -> Kept:
+    """Return those figures that can be compared with other days."""
+    names = dict.fromkeys(name for name, _ in findings.readings)
+    ratios = {name: ratio(findings, name) for name in names}
+    return baseline.figures(
+        {one.name: one.yards for one in findings.yards},
+        findings.instructions,
+        {name: found for name, found in ratios.items() if found is not None},
+    )
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
@@ -167,6 +198,8 @@ def document(findings: Findings, options: Options) -> dict[str, Any]:
         "first_answer_seconds": findings.starts,
         "idle_mb": findings.idle_mb,
         "control_cpu_us_per_event": findings.control_us,
+        "memory": [attrs.asdict(one) for one in findings.yards],
+        "instructions": findings.instructions,
         "notes": findings.notes,
         "faults": findings.faults,
     }
@@ -188,19 +221,19 @@ def _row(
     return [
         title,
         subject,
-        _figure(summary.cpu_us),
+        figure(summary.cpu_us),
         scenario.unit if summary.cpu_us is not None else "",
-        _figure(times_nginx if subject == GATEWAY else None),
-        _figure(summary.p50_ms, 3),
-        _figure(summary.p99_ms, 3),
-        _figure(summary.rate, 2),
-        _figure(summary.rss_peak_mb, 3),
+        figure(times_nginx if subject == GATEWAY else None),
+        figure(summary.p50_ms, 3),
+        figure(summary.p99_ms, 3),
+        figure(summary.rate, 2),
+        figure(summary.rss_peak_mb, 3),
         str(summary.broken),
         "" if summary.other_cores is None else f"{summary.other_cores:.1f}",
     ]
 
 
-def _figure(value: float | None, digits: int = 3) -> str:
+def figure(value: float | None, digits: int = 3) -> str:
     """Return a number with so many digits that mean something, and nothing for none."""
     if value is None:
         return ""
@@ -231,9 +264,9 @@ def _facts(findings: Findings, rows: Summaries) -> Iterable[str]:
 
 def _spread(values: Sequence[float]) -> str:
     """Return median, least and most, for figures that differ from round to round."""
-    text = _figure(statistics.median(values))
+    text = figure(statistics.median(values))
     if len(values) > 1:
-        text += f" ({_figure(min(values))} to {_figure(max(values))})"
+        text += f" ({figure(min(values))} to {figure(max(values))})"
     return text
 
 

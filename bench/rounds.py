@@ -8,10 +8,11 @@ from pathlib import Path
 
 import attrs
 
-from bench import proc, scenarios, traffic, usage
+from bench import counted, in_memory, proc, relative, scenarios, traffic, usage
 from bench.load import LoadResult
-from bench.place import Gateway, Place, Program
+from bench.place import Gateway, Place, Program, child_environ
 from bench.proc import Cores
+from bench.relative import Yards
 from bench.scenarios import START, Reading, Scenario, Subject
 from bench.usage import Usage
 from omnigate.demo_children import ChildError, Children
@@ -20,8 +21,13 @@ GATEWAY = "omnigate"
 NGINX = "nginx"
 ALONE = "no gateway"
 
+#: What is measured without sockets: no scenario, but asked for like one.
+MEMORY = "memory"
+#: How long that takes.
+MEMORY_SECONDS = 12.0
+
 #: No round begins that would not end within this, in seconds.
-ROUNDS_SECONDS = 165.0
+ROUNDS_SECONDS = 235.0
 
 #: How long a gateway is left alone before its idle memory is read.
 IDLE_SECONDS = 1.0
@@ -41,6 +47,7 @@ class Options:
     nginx: bool = True
     control: bool = True
     pin: bool = True
+    valgrind: bool = True
 
     @property
     def paced_events(self) -> int:
@@ -59,6 +66,8 @@ class Findings:
     :ivar notes: what to know of this run.
     :ivar control_us: processor time of the control plane for one usage event, by round.
     :ivar booked: what the ledger held at the end.
+    :ivar yards: what exchanges in memory take.
+    :ivar instructions: and how many instructions, by name.
     """
 
     readings: dict[tuple[str, str], list[Reading]] = attrs.Factory(dict)
@@ -68,6 +77,8 @@ class Findings:
     notes: list[str] = attrs.Factory(list)
     control_us: list[float] = attrs.Factory(list)
     booked: Usage | None = None
+    yards: list[Yards] = attrs.Factory(list)
+    instructions: dict[str, float] = attrs.Factory(dict)
     cores: Cores = attrs.Factory(lambda: Cores(None, None))
 
 
@@ -77,10 +88,17 @@ def run(options: Options, tell: Callable[[str], None]) -> Findings:
     :param tell: is told what is being done, a short line at a time.
     :raises ChildError: something does not come up
     :raises omnigate.admin_client.AdminError: the control plane does not say what it recorded
+    :raises bench.counted.CountError: valgrind is there and does not count
+    :raises bench.in_memory.WrongExchangeError: an exchange in memory did not do what it should
+    :raises bench.answers.WrongAnswerError: an answer in memory is not the right one
     """
     findings = Findings()
     usable = os.sched_getaffinity(0)
     findings.cores = proc.choose_cores(usable) if options.pin else Cores(None, None)
+    if MEMORY in options.names:
+        _measure_memory(options, findings, tell)
+    if all(name == MEMORY for name in options.names):
+        return findings
     with (
         proc.on_cores(findings.cores.rest),
         tempfile.TemporaryDirectory(prefix="omnigate-bench-") as folder,
@@ -93,6 +111,19 @@ def run(options: Options, tell: Callable[[str], None]) -> Findings:
         except WrongResultError as error:
             findings.faults.append(str(error))
     return findings
+
+
+def _measure_memory(options: Options, findings: Findings, tell: Callable[[str], None]) -> None:
+    """Measure exchanges without sockets."""
+    with proc.on_cores(findings.cores.gateway):
+        findings.yards = relative.measure(in_memory.courses(), MEMORY_SECONDS, tell)
+    if not options.valgrind:
+        return
+    if counted.available():
+        tell("in memory, instructions")
+        findings.instructions = counted.count(child_environ({}))
+    else:
+        findings.notes.append("there is no valgrind here, so no instructions were counted")
 
 
 class WrongResultError(Exception):

@@ -18,6 +18,7 @@ class Scenario:
     :ivar kind: of the traffic: ``whole``, ``burst`` or ``paced``.
     :ivar unit: what the processor time is divided by: ``request`` or ``event``.
     :ivar alone: whether the provider is asked without a gateway too, for what the gateway adds.
+    :ivar usual: whether it is measured where nothing else is asked for.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Scenario:
     request_bytes: int
     unit: str
     alone: bool = False
+    usual: bool = True
 
 
 SCENARIOS = (

@@ -10,11 +10,16 @@ from typing import Final
 
 import attrs
 
+#: Whole answers by their kind, and how long the body of each is.
+ANSWER_BYTES: Final = {"whole": 1024, "whole1m": 1024 * 1024, "whole8m": 8 * 1024 * 1024}
+#: Streams: of :data:`BURST_EVENTS` in one write, and with pauses.
+STREAMS: Final = ("burst", "paced", "xburst")
+#: What a provider of another protocol answers; see :mod:`bench.messages`.
+TRANSLATED: Final = ("xwhole", "xburst")
+
 #: What clients ask for, and what the gateway's routes turn it into.
 CLIENT_MODELS: Final = {
-    "whole": "bench-whole",
-    "burst": "bench-burst",
-    "paced": "bench-paced",
+    kind: f"bench-{kind}" for kind in (*ANSWER_BYTES, "burst", "paced", *TRANSLATED)
 }
 UPSTREAM_MODELS: Final = {kind: f"upstream-{kind}-2026-11-01" for kind in CLIENT_MODELS}
 
@@ -33,7 +38,8 @@ BURST_EVENTS: Final = 100
 #: The pause between two events of a paced stream: fifty words a second, a fast model.
 PACE_SECONDS: Final = 0.02
 
-_BODY_BYTES = 1024  # of a whole answer
+#: The temperature and the most tokens that every request asks for.
+PARAMETERS: Final = (0.2, 256)
 
 # Words with what JSON has to escape, so that a scan meets escapes at the rate of real prompts.
 _WORDS = (
@@ -62,14 +68,15 @@ class OddRequestError(Exception):
 def request_body(kind: str, size: int) -> bytes:
     """Return a chat request of exactly ``size`` bytes.
 
-    :param kind: ``whole`` for a plain answer, ``burst`` and ``paced`` for streams.
+    :param kind: of the answer, one of :data:`CLIENT_MODELS`.
     """
     front = (
         f'{{"model":"{CLIENT_MODELS[kind]}","messages":[{{"role":"system","content":'
         '"You answer in plain words."},{"role":"user","content":"'
     )
-    back = '"}],"temperature":0.2,"max_tokens":256'
-    back += ',"stream":true}' if kind != "whole" else "}"
+    temperature, most = PARAMETERS
+    back = f'"}}],"temperature":{temperature},"max_tokens":{most}'
+    back += ',"stream":true}' if kind in STREAMS else "}"
     return (front + _text(size - len(front) - len(back)) + back).encode("ascii")
 
 
@@ -121,29 +128,26 @@ def asks_for_usage(body: bytes) -> bool:
 
 def tokens_of(kind: str, paced_events: int) -> Tokens:
     """Return the usage that the provider states for an answer."""
-    return {
-        "whole": Tokens(180, 160),
-        "burst": Tokens(180, BURST_EVENTS),
-        "paced": Tokens(180, paced_events),
-    }[kind]
+    return Tokens(180, {"burst": BURST_EVENTS, "paced": paced_events}.get(kind, 160))
 
 
 # -- answers
 
 
-def whole_body() -> bytes:
-    """Return the body of a plain answer, 1 KiB long."""
-    tokens = tokens_of("whole", 0)
+def whole_body(kind: str = "whole") -> bytes:
+    """Return the body of a plain answer, as long as :data:`ANSWER_BYTES` says."""
+    tokens = tokens_of(kind, 0)
     front = (
         '{"id":"chatcmpl-bench","object":"chat.completion","created":1793000000,"model":'
-        f'"{UPSTREAM_MODELS["whole"]}","choices":[{{"index":0,"message":{{"role":"assistant",'
+        f'"{UPSTREAM_MODELS[kind]}","choices":[{{"index":0,"message":{{"role":"assistant",'
         '"content":"'
     )
     back = (
         '","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":'
         f'{_usage_json(tokens)},"service_tier":"default","system_fingerprint":"fp_bench"}}'
     )
-    return (front + _text(_BODY_BYTES - len(front) - len(back)) + back).encode("ascii")
+    size = ANSWER_BYTES[kind] - len(front) - len(back)
+    return (front + _text(size) + back).encode("ascii")
 
 
 def burst_payload(with_usage: bool) -> bytes:
@@ -241,9 +245,9 @@ def answer_head(content_type: str, framing: str) -> bytes:
     return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n"
 
 
-def whole_answer() -> bytes:
+def whole_answer(kind: str = "whole") -> bytes:
     """Return the complete plain answer."""
-    body = whole_body()
+    body = whole_body(kind)
     return answer_head("application/json", f"content-length: {len(body)}") + body
 
 
@@ -279,10 +283,16 @@ def _usage_json(tokens: Tokens) -> str:
     return json.dumps(usage, separators=(",", ":"))
 
 
+def words(size: int) -> str:
+    """Return a text that takes so many bytes in JSON."""
+    text: str = json.loads(f'"{_text(size)}"')
+    return text
+
+
 def _text(size: int) -> str:
     """Return so many bytes of words, as they stand within a JSON string."""
     escaped = json.dumps(_WORDS)[1:-1]
     if size < len(escaped):
         raise ValueError(f"{size} bytes have no room for a text of {len(escaped)}")
-    words, rest = divmod(size, len(escaped))
-    return escaped * words + "." * rest
+    times, rest = divmod(size, len(escaped))
+    return escaped * times + "." * rest

@@ -6,32 +6,36 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench.__main__ import main, parse
+from bench import baseline
+from bench.__main__ import Ends, main, parse
+from bench.scenarios import SCENARIOS
 
 
 class ParseTests(SynchronousTestCase):
     def test_all_by_default(self) -> None:
         """Without options everything is measured, three rounds of two seconds."""
-        options, json_path = parse([])
+        options, ends = parse([])
         self.assertEqual(
-            list(options.names), ["start", "chat1", "chat32", "stream32", "paced100", "large8"]
+            list(options.names),
+            ["memory", "start", *(one.name for one in SCENARIOS if one.usual)],
         )
         self.assertEqual((options.rounds, options.seconds, options.paced_events), (3, 2.0, 200))
-        self.assertTrue(options.nginx and options.control and options.pin)
-        self.assertIsNone(json_path)
+        self.assertTrue(options.nginx and options.control and options.pin and options.valgrind)
+        self.assertEqual(ends, Ends(None, baseline.PATH, False, None))
 
     def test_options(self) -> None:
         """What is given is taken."""
         words = "--scenarios chat1,start --rounds 1 --seconds 0.5 --no-nginx --no-control --no-pin"
-        options, json_path = parse([*words.split(), "--json", "out.json"])
+        words += " --no-valgrind --baseline kept.json --save-baseline --check 1.5"
+        options, ends = parse([*words.split(), "--json", "out.json"])
         self.assertEqual((list(options.names), options.rounds), (["chat1", "start"], 1))
-        self.assertFalse(options.nginx or options.control or options.pin)
-        self.assertEqual(json_path, Path("out.json"))
+        self.assertFalse(options.nginx or options.control or options.pin or options.valgrind)
+        self.assertEqual(ends, Ends(Path("out.json"), Path("kept.json"), True, 1.5))
 
     def test_faults(self) -> None:
         """What cannot be is refused with status 2, and the words say what can."""
         for words, said in (
-            ("--scenarios chat2", "there are start, chat1"),
+            ("--scenarios chat2", "there are memory, start, chat1"),
             ("--scenarios ,", "no scenario given"),
             ("--rounds 0", "--rounds must be 1 to 20"),
             ("--seconds 1000", "--seconds must be 0.1 to 30"),

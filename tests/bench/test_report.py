@@ -69,10 +69,10 @@ class FigureTests(SynchronousTestCase):
     def test_digits(self) -> None:
         """Three digits that mean something, whatever the size."""
         shown = [
-            report._figure(value) for value in (0, 0.04567, 1.0, 9.996, 99.96, 12345.6, -0.0312)
+            report.figure(value) for value in (0, 0.04567, 1.0, 9.996, 99.96, 12345.6, -0.0312)
         ]
         self.assertEqual(shown, ["0", "0.0457", "1.00", "10.0", "100", "12,300", "-0.0312"])
-        self.assertEqual(report._figure(None), "")
+        self.assertEqual(report.figure(None), "")
 
 
 class SummaryTests(SynchronousTestCase):

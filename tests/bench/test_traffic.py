@@ -21,7 +21,7 @@ class RequestTests(SynchronousTestCase):
                 self.assertEqual(len(body), size)
                 decoded = json.loads(body)
                 self.assertEqual(decoded["model"], model)
-                self.assertEqual(decoded.get("stream", False), kind != "whole")
+                self.assertEqual(decoded.get("stream", False), kind in traffic.STREAMS)
 
     def test_a_body_without_room_is_refused(self) -> None:
         """A size below that of the frame is a mistake."""
