@@ -19,7 +19,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bench import hostile_requests, hostile_translated, scan_bodies
+from bench import hostile_requests, hostile_translated, scan_bodies, scrape_rows
 from bench.hostile import READ_BYTES, ROWS, Call, Row
 from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import (
@@ -261,7 +261,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     groups: dict[str, list[tuple[float, float, str]]] = {}
     gc.disable()  # a collection is nobody's call
-    for row in (*ROWS, *hostile_translated.ROWS, *plane_rows()):
+    for row in (
+        *ROWS,
+        *hostile_translated.ROWS,
+        *plane_rows(),
+        *scrape_rows.scrape_rows(),
+    ):
         groups.setdefault(row.group, []).append((measure(row, options.runs), bar_ms(row), row.name))
     size = options.size
     for row in (

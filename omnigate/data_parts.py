@@ -117,11 +117,11 @@ def set_apart() -> None:
 def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
     """Add the listener for metrics."""
     # Where nobody scrapes, the Prometheus client need not be in memory.
-    from omnigate.gateway.metrics import DataMetrics
+    from omnigate.gateway.metrics import DataMetrics, OneProcess
     from omnigate.gateway.scrapes import scrape_factory
 
     parts = service.parts
-    metrics = DataMetrics(PlaneFigures(parts, service.factory).parts)
+    metrics = DataMetrics(PlaneFigures(parts, service.factory).parts, OneProcess().read)
     writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     parts.writers = (*parts.writers, writer)
     service.serve_metrics(

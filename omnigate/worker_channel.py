@@ -169,6 +169,11 @@ class Channel(Protocol, Generic[Heard]):
         self._wire = self.transport
         self._wire.registerProducer(self, True)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the other side is there and reads what it is sent."""
+        return self._wire is not None and not self._full
+
     def send(self, message: Message) -> None:
         """Send a message; on a line that has ended nothing happens."""
         if self._wire is not None:

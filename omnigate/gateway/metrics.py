@@ -27,6 +27,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from twisted.internet.defer import Deferred, succeed
 
 from omnigate.gateway.figures import TOTAL, Number, Part
 from omnigate.gateway.tally import BUCKETS
@@ -41,28 +42,24 @@ _BOUNDS: Final = [*(str(float(bound)) for bound in BUCKETS), "+Inf"]
 
 
 class DataMetrics:
-    """The metrics of a data plane that is one process.
+    """The metrics of a data plane.
 
     :param read: reads its figures, as :meth:`omnigate.gateway.plane_figures.PlaneFigures.parts`
         does.
+    :param read_process: reads what the system tells of it; slow, and safe in any thread. Open files
+        are counted by listing them: 16 ms where there are 20,000.
+    :param latest: makes sure that the figures are the latest, where they are those of others.
     """
 
-    def __init__(self, read: Callable[[], Iterable[Part]]) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Part]],
+        read_process: Callable[[], list[Metric]],
+        latest: Callable[[], Deferred[None]] = lambda: succeed(None),
+    ) -> None:
         self._read = read
-        # Collectors want a registry to be in; this one is not scraped as a whole.
-        registry = CollectorRegistry()
-        self._process: tuple[Collector, ...] = (
-            ProcessCollector(registry=registry),
-            PlatformCollector(registry=registry),
-            GCCollector(registry=registry),
-        )
-
-    def read_process(self) -> list[Metric]:
-        """Read what the system tells of the process; slow, and safe in any thread.
-
-        Open files are counted by listing them: 16 ms where there are 20,000.
-        """
-        return [family for collector in self._process for family in collector.collect()]
+        self.read_process = read_process
+        self.latest = latest
 
     def families(self, process: Iterable[Metric]) -> Iterator[Metric]:
         """Make the metrics, one small family after the other.
@@ -70,10 +67,27 @@ class DataMetrics:
         A large one comes in several parts of the same name. Figures are read when a part is made;
         requests may go on between any two.
 
-        :param process: what :meth:`read_process` has read.
+        :param process: what ``read_process`` has read.
         """
         yield from map(family_of, self._read())
         yield from process
+
+
+class OneProcess:
+    """What the system and Python tell of a plane that is one process."""
+
+    def __init__(self) -> None:
+        # Collectors want a registry to be in; this one is not scraped as a whole.
+        registry = CollectorRegistry()
+        self._collectors: tuple[Collector, ...] = (
+            ProcessCollector(registry=registry),
+            PlatformCollector(registry=registry),
+            GCCollector(registry=registry),
+        )
+
+    def read(self) -> list[Metric]:
+        """Read it."""
+        return [family for collector in self._collectors for family in collector.collect()]
 
 
 def family_of(part: Part) -> Metric:

@@ -7,9 +7,10 @@ are judged as strictly, and the same deadlines hold. Another port, since what st
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -21,9 +22,10 @@ from omnigate.gateway.metrics import (
     exposition,
     wants_openmetrics,
 )
-from omnigate.gateway.plane import DataPlane
 from omnigate.protocols.client import ClientFactory
+from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response
+from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.head import HeadError, RequestHead
 from omnigate.wire.target import Target, TargetError
 
@@ -37,13 +39,29 @@ SCRAPER_SECONDS: Final = 30.0
 _WORDS: Final = b"content-type: text/plain; charset=utf-8\r\n"
 
 
+class Times(Protocol):
+    """As much of a data plane as connections need."""
+
+    @property
+    def clock(self) -> IReactorTime:
+        """For everything that lasts."""
+
+    @property
+    def watchdog(self) -> Watchdog:
+        """The sweep over deadlines."""
+
+    @property
+    def date(self) -> HttpDate:
+        """For answers."""
+
+
 class ScrapePlane:
     """What decides about requests for metrics.
 
     Scrapes are made one after the other, for all who wait at a time, so that many scrapers cost
     no more than one, and in each turn of the reactor a few milliseconds of it.
 
-    :param plane: whose clock, deadlines and date are used.
+    :param times: the clock, the deadlines and the date of whoever tells.
     :param writer: a thread, for what takes long to read.
     """
 
@@ -52,10 +70,10 @@ class ScrapePlane:
 
     log = Logger()
 
-    def __init__(self, metrics: DataMetrics, plane: DataPlane, writer: IWriter) -> None:
-        self.watchdog = plane.watchdog
-        self.date = plane.date
-        self._clock = plane.clock
+    def __init__(self, metrics: DataMetrics, times: Times, writer: IWriter) -> None:
+        self.watchdog = times.watchdog
+        self.date = times.date
+        self._clock = times.clock
         self._writer = writer
         self._metrics = metrics
         self._waiting: list[Scrape] = []
@@ -100,6 +118,7 @@ class ScrapePlane:
         ).addCallback(lambda _: self._next())
 
     async def _make(self, takers: list[Scrape], in_openmetrics: bool) -> None:
+        await self._metrics.latest()
         process = await self._writer.submit(self._metrics.read_process)
         pieces = []
         for piece in exposition(self._metrics.families(process), in_openmetrics):
@@ -170,6 +189,6 @@ FULL: Final = (
 )
 
 
-def scrape_factory(metrics: DataMetrics, plane: DataPlane, writer: IWriter) -> ClientFactory:
+def scrape_factory(metrics: DataMetrics, times: Times, writer: IWriter) -> ClientFactory:
     """Make the connections of the listener for metrics; one too many is told so and closed."""
-    return ClientFactory(ScrapePlane(metrics, plane, writer), MAX_SCRAPERS, lambda: FULL)
+    return ClientFactory(ScrapePlane(metrics, times, writer), MAX_SCRAPERS, lambda: FULL)

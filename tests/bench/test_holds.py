@@ -5,7 +5,7 @@ from contextlib import redirect_stdout
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench import holds, hostile, hostile_requests, hostile_translated, scan_bodies
+from bench import holds, hostile, hostile_requests, hostile_translated, scan_bodies, scrape_rows
 from bench.hostile import Row
 
 #: Times the bar. Processor time is measured, but a slow core, or one whose other half is busy, is
@@ -36,6 +36,10 @@ class HoldsTests(SynchronousTestCase):
         """Nor does the largest config, nor ten thousand connections."""
         self.within(*holds.plane_rows())
 
+    def test_scrapes(self) -> None:
+        """Nor does a scrape, whatever there is to tell, be it of one process or of many."""
+        self.within(*scrape_rows.scrape_rows())
+
     def test_bodies(self) -> None:
         """Nor does a body; of a large one these are the dearest."""
         dearest = ("62 arrays deep", "stairs", "{},{},", "brackets that do not match", '"","",')
@@ -54,6 +58,7 @@ class HoldsTests(SynchronousTestCase):
     def test_over_the_bar(self) -> None:
         """The program shows what is over its bar, and fails."""
         self.patch(holds, "plane_rows", lambda: iter(()))
+        self.patch(scrape_rows, "scrape_rows", lambda: iter(()))
         self.patch(holds, "body_rows", lambda size: iter(()))
         self.patch(hostile_requests, "body_rows", lambda size: iter(()))
         self.patch(hostile_requests, "answer_rows", lambda size: iter(()))

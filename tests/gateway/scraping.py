@@ -7,7 +7,7 @@ from typing import Any, cast
 import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
-from omnigate.gateway.metrics import DataMetrics, exposition
+from omnigate.gateway.metrics import DataMetrics, OneProcess, exposition
 from omnigate.gateway.plane_figures import PlaneFigures
 from tests.planes.memory import MemoryDataPlane
 
@@ -44,7 +44,7 @@ def figures_of(memory: MemoryDataPlane, parts: Parts | None = None) -> PlaneFigu
 
 def metrics_of(memory: MemoryDataPlane) -> DataMetrics:
     """The metrics of a plane in memory."""
-    return DataMetrics(figures_of(memory).parts)
+    return DataMetrics(figures_of(memory).parts, OneProcess().read)
 
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

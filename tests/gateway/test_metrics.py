@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.figures import ROWS_AT_A_TIME
-from omnigate.gateway.metrics import DataMetrics, exposition, wants_openmetrics
+from omnigate.gateway.metrics import exposition, family_of, wants_openmetrics
 from omnigate.gateway.tally import BUCKETS
 from tests.gateway.scraping import (
     Figures,
@@ -210,7 +210,7 @@ class FigureTests(SynchronousTestCase):
         memory = MemoryDataPlane()
         parts = Parts(memory.plane, left=Figures(count=2, bytes=20, delivered=3, failures=4))
         parts.spool, parts.delivery = Figures(count=1, bytes=10), Figures(delivered=1, put_aside=1)
-        families = DataMetrics(figures_of(memory, parts).parts).families(())
+        families = map(family_of, figures_of(memory, parts).parts())
         samples = samples_of(b"".join(exposition(families, False)))
         for name, expected in (
             ("spool_events", 3),
@@ -234,7 +234,7 @@ class FigureTests(SynchronousTestCase):
         parts = Parts(memory.plane)
         parts.pull.polled_at = memory.clock.seconds()
         memory.clock.advance(90)
-        families = DataMetrics(figures_of(memory, parts).parts).families(())
+        families = map(family_of, figures_of(memory, parts).parts())
         samples = samples_of(b"".join(exposition(families, False)))
         for name in ("last_poll", "installed"):
             found = value(samples, f"omnigate_data_config_{name}_timestamp_seconds")
