@@ -31,7 +31,7 @@ from omnigate.config.snapshot import (
 )
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.routing import order
-from omnigate.gateway.tables import Tables, Upstream, compile_tables
+from omnigate.gateway.tables import KeyLimits, Tables, Upstream, compile_tables
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.translated_relay import WHOLE_BYTES
@@ -172,7 +172,7 @@ def _compiled(snapshot: Snapshot, before: Tables | None) -> Tables:
         pool = UpstreamPool(lambda build: Deferred(), watchdog)
         return compile_upstream(config, parse_address(config.base_url), pool, {})
 
-    return compile_tables(snapshot, before, open_upstream, 0.0)
+    return compile_tables(snapshot, before, open_upstream, 0.0, KeyLimits())
 
 
 def plane_rows() -> Iterator[Row]:

@@ -8,9 +8,9 @@ ahead than the whole bucket takes to fill.
 
 WINDOW_SECONDS = 60.0
 
-# A clock that counts seconds since 1970 in a float has steps of 0.24 µs; a caller who waits as
-# long as it was told must not be refused over one of them.
-_SLACK_SECONDS = 1e-6
+#: A clock that counts seconds since 1970 in a float has steps of 0.24 µs; a caller who waits as
+#: long as it was told must not be refused over one of them.
+SLACK_SECONDS = 1e-6
 
 
 class TokenBucket:
@@ -46,10 +46,10 @@ class TokenBucket:
             self._full_at = now + interval
             return 0.0
         wait = full_at - now - self._room
-        if wait <= _SLACK_SECONDS:
+        if wait <= SLACK_SECONDS:
             self._full_at = full_at + interval
             return 0.0
-        if wait > interval + 2 * _SLACK_SECONDS:
+        if wait > interval + 2 * SLACK_SECONDS:
             # The clock went back. An empty bucket is the worst that may come of it.
             self._full_at = now + WINDOW_SECONDS
             return interval

@@ -66,28 +66,42 @@ class Admission:
         """
         limit = max_in_flight or self._default_in_flight
         if use.in_flight >= limit:
-            raise GatewayError(
-                "concurrency_limit_exceeded",
-                f"this key already has {limit} requests in flight; wait for one to end",
-                retry_after=RETRY_AFTER_SECONDS,
-            )
+            raise too_many(limit)
         size = declared_bytes * 2
         if size:
             if use.memory_bytes + size > self._budget_bytes // KEY_SHARE:
-                raise GatewayError(
-                    "request_memory_exceeded",
-                    "the requests of this key that are in flight are too large together; "
-                    "send fewer at a time",
-                    retry_after=RETRY_AFTER_SECONDS,
-                )
+                raise too_large_together()
             if self.memory_bytes + size > self._budget_bytes:
-                raise GatewayError(
-                    "overloaded",
-                    "the gateway has no room for more request bodies; try again",
-                    retry_after=RETRY_AFTER_SECONDS,
-                )
+                raise no_room()
         use.in_flight += 1
         use.memory_bytes += size
         self.memory_bytes += size
         self.in_flight += 1
         return Ticket(self, use, size)
+
+
+def too_many(limit: int) -> GatewayError:
+    """What a client is told whose key has all its requests in flight."""
+    return GatewayError(
+        "concurrency_limit_exceeded",
+        f"this key already has {limit} requests in flight; wait for one to end",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+
+
+def too_large_together() -> GatewayError:
+    """What a client is told whose key has used up its share of the memory for bodies."""
+    return GatewayError(
+        "request_memory_exceeded",
+        "the requests of this key that are in flight are too large together; send fewer at a time",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+
+
+def no_room() -> GatewayError:
+    """What a client is told when all memory for bodies is in use."""
+    return GatewayError(
+        "overloaded",
+        "the gateway has no room for more request bodies; try again",
+        retry_after=RETRY_AFTER_SECONDS,
+    )

@@ -80,18 +80,9 @@ class ParseMemory:
         :raises GatewayError: 429 for the key's share, 503 when the whole is in use.
         """
         if use.parse_bytes + size > self.budget_bytes // KEY_SHARE:
-            raise GatewayError(
-                "request_memory_exceeded",
-                "the requests of this key that are being read take too much memory together; "
-                "send fewer at a time",
-                retry_after=RETRY_AFTER_SECONDS,
-            )
+            raise too_large_together()
         if self.bytes + size > self.budget_bytes:
-            raise GatewayError(
-                "overloaded",
-                "the gateway has no room to read more requests; try again",
-                retry_after=RETRY_AFTER_SECONDS,
-            )
+            raise no_room()
         use.parse_bytes += size
         self.bytes += size
         return Reservation(self, use, size)
@@ -100,3 +91,22 @@ class ParseMemory:
 def refusal(error: TreeError) -> GatewayError:
     """What a client is told where no tree is made of its body."""
     return GatewayError(error.code, error.message)
+
+
+def too_large_together() -> GatewayError:
+    """What a client is told whose key has used up its share of the memory for trees."""
+    return GatewayError(
+        "request_memory_exceeded",
+        "the requests of this key that are being read take too much memory together; "
+        "send fewer at a time",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+
+
+def no_room() -> GatewayError:
+    """What a client is told when all memory for trees is in use."""
+    return GatewayError(
+        "overloaded",
+        "the gateway has no room to read more requests; try again",
+        retry_after=RETRY_AFTER_SECONDS,
+    )

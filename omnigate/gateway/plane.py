@@ -22,7 +22,10 @@ from omnigate.gateway.parse_memory import ParseMemory
 from omnigate.gateway.quirks import QuirkTable
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
+from omnigate.gateway.shared_limits import SharedAdmission, SharedKeyLimits, SharedParseMemory
+from omnigate.gateway.shared_uses import SharedUses
 from omnigate.gateway.tables import (
+    KeyLimits,
     OpenUpstream,
     Tables,
     Upstream,
@@ -50,6 +53,7 @@ USER_AGENT = b"omnigate"
 class DataPlane:
     """The data plane without its listener and its background work.
 
+    :param shared: the counters of all workers, where there are several.
     :ivar tables: the config in force, ``None`` before the first snapshot.
     :ivar clock: for everything that lasts; it may count from anywhere.
     :ivar wall: seconds since 1970, for everything that is dated.
@@ -68,6 +72,7 @@ class DataPlane:
         books: Books,
         access_log: AccessLog,
         wall: Callable[[], float],
+        shared: SharedUses | None = None,
     ) -> None:
         self.clock = clock
         self.wall = wall
@@ -75,10 +80,17 @@ class DataPlane:
         self.date = HttpDate(watchdog, wall)
         self.books = books
         self.access_log = access_log
-        self.admission = Admission(
-            settings.request_memory_mb * MEBIBYTE, settings.max_concurrent_per_key
-        )
-        self.parse_memory = ParseMemory(settings.parse_memory_mb * MEBIBYTE)
+        self.shared = shared
+        bodies, trees = settings.request_memory_mb * MEBIBYTE, settings.parse_memory_mb * MEBIBYTE
+        in_flight = settings.max_concurrent_per_key
+        if shared is None:
+            self.admission = Admission(bodies, in_flight)
+            self.parse_memory = ParseMemory(trees)
+            self._limits = KeyLimits()
+        else:
+            self.admission = SharedAdmission(bodies, in_flight, shared)
+            self.parse_memory = SharedParseMemory(trees, shared)
+            self._limits = SharedKeyLimits(shared)
         self.held = HeldBytes()
         self.abandoned = Abandoned(
             watchdog,
@@ -184,10 +196,12 @@ class DataPlane:
     def install(self, snapshot: Snapshot, open_upstream: OpenUpstream) -> None:
         """Put a snapshot in force; requests under way keep the tables they began with."""
         before = self.tables
-        self.tables = compile_tables(snapshot, before, open_upstream, self.clock.seconds())
+        now = self.clock.seconds()
+        tables = self.tables = compile_tables(snapshot, before, open_upstream, now, self._limits)
+        self._limits.keep(tables.keys)
         self.installed_at = self.wall()
-        self.troubles.keep(self.tables)
-        for upstream in retired_upstreams(before, self.tables):
+        self.troubles.keep(tables)
+        for upstream in retired_upstreams(before, tables):
             upstream.pool.close()
 
     def figures(self) -> dict[str, float]:

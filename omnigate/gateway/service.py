@@ -29,6 +29,7 @@ from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.outage import Outage, told_connect
 from omnigate.gateway.plane import DataPlane, compile_upstream
+from omnigate.gateway.shared_limits import SharedClientFactory
 from omnigate.gateway.spool import Spool
 from omnigate.gateway.tables import Upstream
 from omnigate.gateway.worker_spools import LeftSpools
@@ -84,7 +85,11 @@ class DataService(DaemonService):
         ending: Ending,
         listen_fault: Callable[[BaseException | None], str],
     ) -> None:
-        self.factory = ClientFactory(parts.plane, settings.max_connections, self._turn_away)
+        plane, most = parts.plane, settings.max_connections
+        if plane.shared is None:
+            self.factory = ClientFactory(plane, most, self._turn_away)
+        else:
+            self.factory = SharedClientFactory(plane, most, self._turn_away, plane.shared)
         listener = Listener(parts.endpoint, self.factory, listen_fault)
         super().__init__(listener, clock, environ, ending)
         self.parts = parts

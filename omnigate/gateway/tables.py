@@ -7,7 +7,7 @@ route is at.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 import msgspec
@@ -147,8 +147,30 @@ class Tables:
 OpenUpstream = Callable[[SnapshotUpstream], Upstream]
 
 
+class KeyLimits:
+    """Makes what keys are counted in, where one process serves them all."""
+
+    def uses(self, digests: Collection[bytes]) -> dict[bytes, KeyUse]:
+        """What keys hold that were not there before: nothing yet.
+
+        :param digests: the SHA-256 of each.
+        """
+        return {digest: KeyUse() for digest in digests}
+
+    def bucket(self, use: KeyUse, rpm: int) -> TokenBucket:
+        """A bucket for a key, full where nothing was taken from it lately."""
+        return TokenBucket(rpm)
+
+    def keep(self, digests: Collection[bytes]) -> None:
+        """Forget all keys but these; what is in flight for the others still is."""
+
+
 def compile_tables(
-    snapshot: Snapshot, before: Tables | None, open_upstream: OpenUpstream, now: float
+    snapshot: Snapshot,
+    before: Tables | None,
+    open_upstream: OpenUpstream,
+    now: float,
+    limits: KeyLimits,
 ) -> Tables:
     """The tables of a snapshot.
 
@@ -158,6 +180,7 @@ def compile_tables(
     :param before: the tables in force, to carry over from.
     :param open_upstream: makes an upstream with a fresh pool.
     :param now: seconds on the clock, for the buckets whose rate changes.
+    :param limits: makes what new keys are counted in.
     """
     upstreams: dict[str, Upstream] = {}
     for config in snapshot.upstreams:
@@ -166,11 +189,15 @@ def compile_tables(
             known if known is not None and known.config == config else open_upstream(config)
         )
     old_keys = before.keys if before else {}
+    entries = {bytes.fromhex(entry.sha256): entry for entry in snapshot.keys}
+    uses = limits.uses([digest for digest in entries if digest not in old_keys])
     keys: dict[bytes, Key] = {}
-    for entry in snapshot.keys:
-        digest = bytes.fromhex(entry.sha256)
+    for digest, entry in entries.items():
         old = old_keys.get(digest)
-        keys[digest] = old if old is not None and old.entry == entry else _key(entry, old, now)
+        if old is None or old.entry != entry:
+            use = uses[digest] if old is None else old.use
+            old = _key(entry, old, use, limits, now)
+        keys[digest] = old
     kept = {record: record for record in before.capabilities} if before else {}
     capabilities = tuple(kept.get(record, record) for record in snapshot.capabilities)
     old_routes = before.routes if before else {}
@@ -196,7 +223,7 @@ def retired_upstreams(before: Tables | None, after: Tables) -> list[Upstream]:
     return [upstream for upstream in before.upstreams.values() if id(upstream) not in kept]
 
 
-def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
+def _key(entry: SnapshotKey, old: Key | None, use: KeyUse, limits: KeyLimits, now: float) -> Key:
     exact: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
     if entry.models is not None:
@@ -206,7 +233,7 @@ def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
     if entry.rpm <= 0:
         bucket = None
     elif bucket is None:
-        bucket = TokenBucket(entry.rpm)
+        bucket = limits.bucket(use, entry.rpm)
     else:
         bucket.resize(entry.rpm, now)
     return Key(
@@ -219,7 +246,7 @@ def _key(entry: SnapshotKey, old: Key | None, now: float) -> Key:
         blocked=entry.blocked,
         max_concurrent=entry.max_concurrent,
         bucket=bucket,
-        use=old.use if old is not None else KeyUse(),
+        use=use,
     )
 
 

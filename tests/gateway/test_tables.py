@@ -13,6 +13,7 @@ from omnigate.dialects.models import models_list
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.tables import (
     MAX_MODEL_LISTS,
+    KeyLimits,
     Tables,
     Upstream,
     compile_tables,
@@ -50,7 +51,7 @@ class TablesTestCase(SynchronousTestCase):
         return compile_upstream(config, parse_address(config.base_url), pool, {})
 
     def compile(self, given: Snapshot, before: Tables | None = None) -> Tables:
-        return compile_tables(given, before, self.open, 0.0)
+        return compile_tables(given, before, self.open, 0.0, KeyLimits())
 
 
 class CompileTests(TablesTestCase):

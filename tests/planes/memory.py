@@ -29,6 +29,8 @@ from omnigate.gateway.access_log import AccessLine
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.settle import Books
+from omnigate.gateway.shared_limits import SharedClientFactory
+from omnigate.gateway.shared_uses import SharedUses
 from omnigate.gateway.tables import Upstream
 from omnigate.protocols.addresses import parse_address
 from omnigate.protocols.client import ClientConnection, ClientFactory
@@ -222,6 +224,7 @@ class MemoryDataPlane:
         *,
         capabilities: Sequence[Capabilities] = (Capabilities(),),
         configured: bool = True,
+        shared: SharedUses | None = None,
     ) -> None:
         # What lasts and what is dated go by two clocks, and are not to be mixed up.
         self.clock = Clock()
@@ -243,9 +246,13 @@ class MemoryDataPlane:
         settings, _ = read_data_settings(self._environ)
         books = Books(self._append, self._refuse)
         self.plane = WatchedPlane(
-            settings, self.clock, self.watchdog, books, cast(Any, self), self.wall
+            settings, self.clock, self.watchdog, books, cast(Any, self), self.wall, shared
         )
-        self.factory = ClientFactory(self.plane, settings.max_connections, lambda: FULL)
+        most = settings.max_connections
+        if shared is None:
+            self.factory = ClientFactory(self.plane, most, lambda: FULL)
+        else:
+            self.factory = SharedClientFactory(self.plane, most, lambda: FULL, shared)
         self.enabled = True
         self.watchdog.start()
         if configured:
