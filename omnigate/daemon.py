@@ -11,6 +11,7 @@ broke.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import os
 import signal
@@ -31,6 +32,8 @@ CLEAN: Final = 0
 START_FAILED: Final = 1
 USAGE: Final = 2
 BROKEN: Final = 70
+#: A worker's alone: another process holds its files, which may soon be over (``EX_TEMPFAIL``).
+HELD: Final = 75
 
 #: What is waited for after a second signal, in seconds: closing connections and files takes a few
 #: hundredths, so what takes longer (a disk that stands still, a name server) is left behind.
@@ -85,18 +88,20 @@ def say(line: str) -> None:
     """Write one line to the real standard error, which ``twistd`` replaces by the log."""
     stream = sys.__stderr__
     if stream is not None:
-        stream.write(line + "\n")
-        stream.flush()
+        # A worker whose parent is gone has nobody to say it to.
+        with contextlib.suppress(BrokenPipeError):
+            stream.write(line + "\n")
+            stream.flush()
 
 
-def refuse_start(program: str, lines: Sequence[str]) -> NoReturn:
+def refuse_start(program: str, lines: Sequence[str], status: int = START_FAILED) -> NoReturn:
     """End a start that cannot go on, while ``twistd`` still runs in the foreground.
 
     :param lines: what is wrong, most often one line; each names the place and the remedy.
     """
     for line in lines:
         say(f"{program}: {line}")
-    raise SystemExit(START_FAILED)
+    raise SystemExit(status)
 
 
 def endpoint_of(program: str, reactor: Any, listen: str, where: str) -> IStreamServerEndpoint:
@@ -147,17 +152,23 @@ class Ending:
 
     A process that was watched and ends without having stopped in order is broken: status 70.
 
+    :ivar stopping: whether the end has begun.
+
     :param program: the name in front of each line.
     :param reactor: the reactor that runs the daemon.
     :param in_front: whether standard error is seen; otherwise the line goes to the log.
+    :param hurry_seconds: what a hurried stop may take.
     """
 
-    def __init__(self, program: str, reactor: Any, in_front: bool) -> None:
+    def __init__(
+        self, program: str, reactor: Any, in_front: bool, hurry_seconds: float = HURRY_SECONDS
+    ) -> None:
         self.status = BROKEN
+        self._hurry_seconds = hurry_seconds
         self._program = program
         self._reactor = reactor
         self._in_front = in_front
-        self._stopping = False
+        self.stopping = False
         self._signals = 0
         self._hurried = False
         self._hurry: Callable[[], object] | None = None
@@ -184,20 +195,26 @@ class Ending:
         self._reactor.callFromThread(self._asked_to_stop)
 
     def _asked_to_stop(self) -> None:
-        if not self._stopping:
+        if not self.stopping:
             self.stop()
-        elif not self._hurried:
-            self._hurried = True
-            _log.warn(
-                "{program} was asked to stop once more: it waits for nothing now",
-                program=self._program,
-            )
-            # A thread, since it must also end a process that waits for another thread.
-            last_resort = threading.Timer(HURRY_SECONDS, self._end_now)
-            last_resort.daemon = True
-            last_resort.start()
-            if self._hurry is not None:
-                self._hurry()
+        else:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Have a stop under way wait for nothing any more, once."""
+        if self._hurried:
+            return
+        self._hurried = True
+        _log.warn(
+            "{program} was asked to stop once more: it waits for nothing now",
+            program=self._program,
+        )
+        # A thread, since it must also end a process that waits for another thread.
+        last_resort = threading.Timer(self._hurry_seconds, self._end_now)
+        last_resort.daemon = True
+        last_resort.start()
+        if self._hurry is not None:
+            self._hurry()
 
     def _end_now(self) -> None:
         """End where it stands: neither plane has anything in memory that the next start misses."""
@@ -215,8 +232,8 @@ class Ending:
 
     def stop(self) -> None:
         """Stop the reactor, once; services stop in order before it ends."""
-        if not self._stopping and self._reactor.running:
-            self._stopping = True
+        if not self.stopping and self._reactor.running:
+            self.stopping = True
             self._reactor.stop()
 
     def stopped(self) -> None:
@@ -224,13 +241,13 @@ class Ending:
         if self.status == BROKEN:
             self.status = CLEAN
 
-    def fail_start(self, line: str) -> None:
+    def fail_start(self, line: str, status: int = START_FAILED) -> None:
         """End a start that cannot go on, whether the reactor runs by now or not.
 
         :raises SystemExit: while it does not, in the foreground.
         :raises StartError: while it does not, in a daemon.
         """
-        self.status = START_FAILED
+        self.status = status
         if self._in_front:
             say(f"{self._program}: {line}")
         else:
@@ -238,7 +255,7 @@ class Ending:
         if self._reactor.running:
             self.stop()
         elif self._in_front:
-            raise SystemExit(START_FAILED)
+            raise SystemExit(status)
         else:
             # twistd's parent waits for word from the daemon, which it gets for an Exception only.
             raise StartError(line)

@@ -78,6 +78,22 @@ class Listener:
     def _listening(self, port: IListeningPort) -> None:
         self._port = port
 
+    def lend(self) -> int | None:
+        """Accept nothing here, and return the socket's descriptor, for other processes to accept.
+
+        Closing the listener will then leave the socket as it is for them.
+
+        :returns: ``None`` where the endpoint has not one socket by now.
+        """
+        port: Any = self._port
+        if port is None or not hasattr(port, "fileno") or not hasattr(port, "stopReading"):
+            return None
+        port.stopReading()
+        # Twisted's ports shut down a socket that they have made, which ends it for everybody.
+        port._shouldShutdown = False
+        descriptor: int = port.fileno()
+        return descriptor
+
     async def close(self) -> None:
         """Take no more connections."""
         if self._port is not None:
@@ -100,6 +116,7 @@ class DaemonService(Service):
     """Listens while the process may still open low ports, and keeps the service manager told.
 
     :ivar listener: the port that the plane is there for.
+    :ivar manager: takes words to the service manager, systemd where nothing else is set.
     """
 
     def __init__(
@@ -114,6 +131,7 @@ class DaemonService(Service):
         self.ending = ending
         self._environ = environ
         self._watchdog: LoopingCall | None = None
+        self.manager: Callable[[str], object] = lambda words: systemd_notify.notify(words, environ)
 
     def privilegedStartService(self) -> None:
         """Open the listener, or end the start with a line that says why not."""
@@ -122,7 +140,7 @@ class DaemonService(Service):
 
     def notify(self, words: str) -> None:
         """Tell the service manager; under anything but systemd nothing is told."""
-        systemd_notify.notify(words, self._environ)
+        self.manager(words)
 
     def start_watchdog(self) -> None:
         """Tell the service manager from now on that the reactor turns, if it wants to know."""

@@ -11,11 +11,19 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IProtocol
+from twisted.internet.interfaces import IProtocol, IStreamServerEndpoint
 from twisted.logger import Logger
 
 from omnigate.config.snapshot import SnapshotUpstream
-from omnigate.daemon import Ending, endpoint_of, listen_fault, refuse_start
+from omnigate.daemon import (
+    HELD,
+    START_FAILED,
+    Ending,
+    endpoint_of,
+    listen_fault,
+    refuse_start,
+)
+from omnigate.data_tap import LISTEN, PROGRAM
 from omnigate.files import WriterThread
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
@@ -25,6 +33,7 @@ from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.plane_figures import PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
+from omnigate.gateway.shared_uses import SharedUses, SharedUsesError
 from omnigate.gateway.spool import Spool, SpoolInUseError
 from omnigate.gateway.worker_spools import LeftSpools
 from omnigate.protocols.addresses import AddressError, parse_address
@@ -32,11 +41,9 @@ from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
+from omnigate.worker_seat import WorkerSeat
 
-PROGRAM = "omnigate-data"
-
-#: Where the listeners are set.
-LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
+#: Where the listener for metrics is set.
 METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
 #: The port in use may be the plane's own.
 METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
@@ -47,19 +54,33 @@ _OTHER_FILES = 256
 _log = Logger(namespace="omnigate.data")
 
 
-def data_service(settings: DataSettings, reactor: Any, ending: Ending) -> DataService:
-    """Put a data plane together; what is wrong ends the start with status 1 and its line."""
+def data_service(
+    settings: DataSettings,
+    reactor: Any,
+    ending: Ending,
+    endpoint: IStreamServerEndpoint,
+    seat: WorkerSeat | None = None,
+) -> DataService:
+    """Put a data plane together; what is wrong ends the start with status 1 and its line.
+
+    :param seat: of a worker; its parent does what is there once for all.
+    """
     _allow_open_files(settings.max_connections)
     writer = WriterThread("omnigate-data", reactor.callFromThread)
     log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
-    spool = _open_spool(settings, writer)
+    spool = _open_spool(settings, writer, START_FAILED if seat is None else HELD)
     watchdog = Watchdog(reactor)
     try:
         client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
     flush_seconds = settings.flush_ms / 1000
-    left = LeftSpools(settings.spool, 1, writer, client.post, reactor, flush_seconds)
+    left = shared = None
+    if seat is None or seat.index == 0:
+        count = 1 if seat is None else seat.count
+        left = LeftSpools(settings.spool, count, writer, client.post, reactor, flush_seconds)
+    if seat is not None and seat.counters_fd is not None:
+        shared = _attach(seat.counters_fd, seat.index)
     delivery = Delivery(
         spool,
         client.post,
@@ -70,14 +91,14 @@ def data_service(settings: DataSettings, reactor: Any, ending: Ending) -> DataSe
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor)
     books = Books(spool.append, delivery.refusal)
-    plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time)
+    plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time, shared)
     parts = DataParts(
         plane=plane,
         spool=spool,
         delivery=delivery,
         client=client,
         access_log=access_log,
-        endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
+        endpoint=endpoint,
         connect=lambda config: _connector(reactor, config),
         writers=(writer, log_writer),
         left=left,
@@ -98,10 +119,18 @@ def data_service(settings: DataSettings, reactor: Any, ending: Ending) -> DataSe
         service.install,
         writer,
     )
-    if settings.metrics_listen:
+    if settings.metrics_listen and seat is None:
         _serve_metrics(reactor, service, settings.metrics_listen)
     reactor.callWhenRunning(set_apart)
     return service
+
+
+def _attach(counters_fd: int, index: int) -> SharedUses:
+    """Count with the other workers."""
+    try:
+        return SharedUses.attach(counters_fd, index)
+    except SharedUsesError as error:
+        refuse_start(PROGRAM, [str(error)])
 
 
 def set_apart() -> None:
@@ -140,8 +169,11 @@ def spool_figures(spool: Spool, left: LeftSpools | None = None) -> dict[str, flo
     }
 
 
-def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
-    """Open the spool, and make the folders of both files where they are not there yet."""
+def _open_spool(settings: DataSettings, writer: WriterThread, held_status: int) -> Spool:
+    """Open the spool, and make the folders of both files where they are not there yet.
+
+    :param held_status: what the process ends with where another one holds the spool.
+    """
     spool = Spool(settings.spool, writer)
     for path in (settings.config_cache, settings.spool):
         folder = os.path.dirname(path) or "."
@@ -158,7 +190,7 @@ def _open_spool(settings: DataSettings, writer: WriterThread) -> Spool:
     try:
         spool.open()
     except SpoolInUseError as error:
-        refuse_start(PROGRAM, [str(error)])
+        refuse_start(PROGRAM, [str(error)], held_status)
     except OSError as error:
         refuse_start(
             PROGRAM,

@@ -1,4 +1,4 @@
-"""``twistd omnigate-data``: the options, and what they start."""
+"""``twistd omnigate-data``: the options, and what they start: a plane, a parent, or its worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 from twisted.application.service import Service
 from twisted.logger import Logger
 
-from omnigate.daemon import DaemonOptions, Ending, refuse_start
-from omnigate.data_parts import PROGRAM, data_service
+from omnigate.daemon import DaemonOptions, Ending, endpoint_of, refuse_start
 from omnigate.settings import DataSettings, SettingsError, read_data_settings
+from omnigate.worker_seat import SeatError, take_seat
+
+PROGRAM = "omnigate-data"
+
+#: Where the listener is set.
+LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
 
 _log = Logger(namespace="omnigate.data")
 
@@ -28,12 +33,15 @@ class Options(DaemonOptions):
     )
     examples = (
         "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --state-dir .\n"
+        "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --workers 4\n"
         "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --listen tcp:80 \\\n"
         "      --control-url http://10.0.0.5:8081\n"
     )
     optParameters = [
         ["listen", "l", None, "Where to listen, as a Twisted endpoint. [OMNIGATE_DATA_LISTEN, or "
          "tcp:8080]"],
+        ["workers", "w", None, "How many processes serve the port: one for each core. "
+         "[OMNIGATE_WORKERS, or 1]"],
         ["control-url", "u", None, "Where the control plane is. [OMNIGATE_CONTROL_URL, or "
          "http://127.0.0.1:8081]"],
         ["state-dir", "s", None, "The folder of the spool and of the last config. "
@@ -46,8 +54,29 @@ def makeService(options: Options) -> Service:
     from twisted.internet import reactor as the_reactor
 
     reactor: Any = the_reactor
+    try:
+        seat = take_seat(os.environ)
+    except SeatError as error:
+        refuse_start(PROGRAM, [str(error)])
     settings = _read_settings(options)
-    return data_service(settings, reactor, Ending(PROGRAM, reactor, options.stays_in_front))
+    # Each imports what it needs and no more: a parent has no use for the plane in its memory.
+    if seat is not None:
+        from omnigate.data_worker import worker_service
+
+        return worker_service(settings, seat, reactor)
+    if settings.workers > 1:
+        from omnigate.data_parent import parent_service
+        from omnigate.worker_run import worker_command
+
+        chosen = None if options.parent is None else options.parent.get("reactor")
+        given = {name: options[name] for name in ("listen", "control-url", "state-dir")}
+        command = worker_command(chosen, PROGRAM, given)
+        return parent_service(settings, reactor, command, options.stays_in_front)
+    from omnigate.data_parts import data_service
+
+    ending = Ending(PROGRAM, reactor, options.stays_in_front)
+    endpoint = endpoint_of(PROGRAM, reactor, settings.listen, LISTEN)
+    return data_service(settings, reactor, ending, endpoint)
 
 
 def _read_settings(options: Options) -> DataSettings:

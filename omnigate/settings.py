@@ -56,6 +56,7 @@ class DataSettings:
 
     listen: str
     metrics_listen: str
+    workers: int
     control_url: str
     state_dir: str
     internal_token: str = attrs.field(repr=False)
@@ -97,7 +98,7 @@ def read_data_settings(
 ) -> tuple[DataSettings, list[str]]:
     """Return the data plane's settings, and warnings about what was set in vain.
 
-    :param options: options of the subcommand by name (``listen``, ``control-url``,
+    :param options: options of the subcommand by name (``listen``, ``workers``, ``control-url``,
         ``state-dir``); ``None`` as a value is an option that was not given.
     :raises SettingsError: with every fault.
     """

@@ -170,6 +170,15 @@ SETTINGS: tuple[Setting, ...] = (
         option="listen",
     ),
     Setting(
+        "OMNIGATE_WORKERS",
+        _DATA,
+        "workers",
+        "1",
+        "How many processes serve the data plane's port: one for each core that it may use.",
+        _integer("a number", 1, 64),
+        option="workers",
+    ),
+    Setting(
         "OMNIGATE_CONTROL_URL",
         _DATA,
         "control_url",

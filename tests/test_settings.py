@@ -39,6 +39,7 @@ class DefaultTests(SynchronousTestCase):
             {
                 "listen": "tcp:8080",
                 "metrics_listen": "",
+                "workers": 1,
                 "control_url": "http://127.0.0.1:8081",
                 "state_dir": "/var/lib/omnigate",
                 "internal_token": INTERNAL,
