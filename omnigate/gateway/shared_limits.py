@@ -35,6 +35,10 @@ from omnigate.gateway.tables import KeyLimits
 from omnigate.protocols.client import ClientConnection, ClientFactory, Plane
 from omnigate.token_bucket import SLACK_SECONDS, WINDOW_SECONDS, TokenBucket
 
+#: A worker may stand still after it has looked at the clock, while others take tokens: up to here
+#: this is no clock that went back.
+_STALE_SECONDS = 5.0
+
 
 class SharedKeyUse(KeyUse):
     """What one key holds: this worker's part as numbers, and the slots of all.
@@ -205,7 +209,7 @@ class SharedBucket(TokenBucket):
         self._cost = self._interval * use.weight
         self._room = max(0.0, WINDOW_SECONDS - self._cost)
         # Each worker may have taken one too many.
-        self._astray = workers * self._interval + 2 * SLACK_SECONDS
+        self._astray = workers * self._interval + _STALE_SECONDS
 
     def take(self, now: float) -> float:
         """As :meth:`TokenBucket.take`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from omnigate.gateway.shared_limits import SharedAdmission, SharedKeyLimits, SharedKeyUse
 from omnigate.gateway.shared_uses import SharedUses
@@ -41,7 +41,7 @@ class Workers:
 
 
 class Place:
-    """One worker's part in the limits of one key.
+    """One worker's admission, and what one key holds there.
 
     :ivar tickets: what it holds.
     """
@@ -51,6 +51,11 @@ class Place:
         self.admission = SharedAdmission(budget, 1000, shared)
         self.use = use_of(self.limits, key)
         self.tickets: list[Any] = []
+
+    def uses(self, keys: Sequence[bytes]) -> list[SharedKeyUse]:
+        """What several keys hold there."""
+        found = self.limits.uses(keys)
+        return [cast(SharedKeyUse, found[key]) for key in keys]
 
 
 def use_of(limits: SharedKeyLimits, key: bytes) -> SharedKeyUse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -49,6 +50,11 @@ class Race:
         self._act = act
         self._within: list[tuple[int, int]] = []
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other worker is between reading and writing."""
+        return len(self._within) < 2
+
     def run(self) -> None:
         """Play them all."""
         for step in self._steps:
@@ -84,7 +90,8 @@ class InFlightTests(SynchronousTestCase):
         workers = Workers(count)
         try:
             keys = [digest(n) for n in range(5)]
-            places = [[Place(shared, 400, one) for one in keys] for shared in workers.all]
+            places = [Place(shared, 400) for shared in workers.all]
+            shared_uses = [place.uses(keys) for place in places]
             single, uses = Admission(400, 4), [KeyUse() for _ in keys]
             held: list[tuple[Ticket, Ticket]] = []
             for worker, which, size, give_back in steps:
@@ -93,14 +100,14 @@ class InFlightTests(SynchronousTestCase):
                         ticket.release()
                         ticket.release()
                     continue
-                place = places[worker % count][which]
+                place, shared_use = places[worker % count], shared_uses[worker % count][which]
                 outcomes: list[Any] = []
                 for enter in (
-                    lambda which=which, size=size: single.enter(uses[which], 4, size),
-                    lambda place=place, size=size: place.admission.enter(place.use, 4, size),
+                    partial(single.enter, uses[which]),
+                    partial(place.admission.enter, shared_use),
                 ):
                     try:
-                        outcomes.append(enter())
+                        outcomes.append(enter(4, size))
                     except GatewayError as error:
                         outcomes.append((error.kind.code, error.message, error.retry_after))
                 if isinstance(outcomes[0], Ticket):
@@ -108,19 +115,21 @@ class InFlightTests(SynchronousTestCase):
                 else:
                     self.assertEqual(outcomes[0], outcomes[1])
                 for number, use in enumerate(uses):
-                    of_key = [place[number].use for place in places]
-                    self.assertEqual(use.in_flight, sum(use.in_flight for use in of_key))
-                    self.assertEqual(use.memory_bytes, sum(use.memory_bytes for use in of_key))
+                    of_key = [mine[number] for mine in shared_uses]
+                    self.assertEqual(use.in_flight, sum(one.in_flight for one in of_key))
+                    self.assertEqual(use.memory_bytes, sum(one.memory_bytes for one in of_key))
                     for one in of_key:
                         self.assertEqual(use.in_flight, sum(one.in_flights))
                         self.assertEqual(use.memory_bytes, sum(one.memories))
+                for place in places:
+                    self.assertEqual(single.memory_bytes, sum(place.admission.memories))
             for pair in held:
                 for ticket in pair:
                     ticket.release()
-            for place in chain(*places):
-                self.assertEqual((0, 0), (sum(place.use.in_flights), sum(place.use.memories)))
-                self.assertEqual(0, sum(place.admission.memories))
-                self.assertTrue(place.use.idle)
+            for one in chain(*shared_uses):
+                self.assertTrue(one.idle)
+                self.assertEqual((0, 0), (sum(one.in_flights), sum(one.memories)))
+            self.assertEqual([0] * count, list(places[0].admission.memories))
         finally:
             workers.close()
 
@@ -157,6 +166,23 @@ class InFlightTests(SynchronousTestCase):
             self.assertEqual([0] * count, list(places[0].use.in_flights))
         finally:
             workers.close()
+
+    def test_all_memory_for_bodies(self) -> None:
+        """Four keys that have their share leave no room to a fifth, in whichever worker."""
+        workers = Workers(2)
+        self.addCleanup(workers.close)
+        places = [Place(shared, 400) for shared in workers.all]
+        keys = [digest(n) for n in range(5)]
+        uses = [place.uses(keys) for place in places]
+        tickets = [places[n % 2].admission.enter(uses[n % 2][n], 4, 50) for n in range(4)]
+        for place, mine in zip(places, uses, strict=True):
+            with self.assertRaises(GatewayError) as caught:
+                place.admission.enter(mine[4], 4, 1)
+            self.assertEqual("overloaded", caught.exception.kind.code)
+            place.admission.enter(mine[4], 4, 0).release()
+        tickets[1].release()
+        for place, mine in zip(places, uses, strict=True):
+            place.admission.enter(mine[4], 4, 50).release()
 
     def test_every_race_there_is(self) -> None:
         """The rule itself, slot by slot, in every order: the bound is reached and never passed."""
@@ -329,9 +355,11 @@ class BucketTests(SynchronousTestCase):
 
         def act(worker: int, many: bool, pause: int) -> None:
             nonlocal now
-            now += pause / 10
+            # Nobody stands still for seconds.
+            now += pause / (10 if race.alone else 1200)
             for _ in range(rpm if many else 1):
                 at = now
+                race.between()
                 if buckets[worker].take(at) == 0.0:
                     taken.append(at)
 
@@ -399,6 +427,18 @@ class BucketTests(SynchronousTestCase):
         self.assertGreater(first.take(6.0), 0.0)
         self.assertEqual(10, sum(second.take(16.0) == 0.0 for _ in range(60)))
         self.assertEqual(60, sum(first.take(500.0) == 0.0 for _ in range(90)))
+
+    def test_a_worker_that_stands_still(self) -> None:
+        """One that looked at the clock long ago takes nothing that others have taken since."""
+        first, second = self.buckets(2, 60_000)
+        for step in range(4_000):
+            for _ in range(16):
+                first.take(1000.0 + step / 1000)
+        # Empty at 1004; one that is still at 1000, 1001 and so on, has to wait until then.
+        for late in (1000.0, 1001.0, 1003.9):
+            self.assertAlmostEqual(1004.0 - late, second.take(late), places=2)
+        self.assertEqual(0.0, first.take(1004.0))
+        self.assertGreater(first.take(1004.0), 0.0)
 
     def test_no_limit(self) -> None:
         """A rate of 0 refuses nobody."""
