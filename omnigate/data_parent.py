@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -26,9 +26,12 @@ from omnigate.daemon_service import DaemonService, Listener
 from omnigate.data_tap import LISTEN, PROGRAM
 from omnigate.gateway.shared_uses import SharedUses
 from omnigate.settings import DataSettings
-from omnigate.worker_channel import Down, Figures, Hangup
+from omnigate.worker_channel import Down, Figures, FiguresWanted, Hangup
 from omnigate.worker_place import Run, WorkerPlace
 from omnigate.worker_run import WorkerCommand, start_worker
+
+if TYPE_CHECKING:
+    from omnigate.parent_metrics import ParentMetrics
 
 #: What a worker's stop may take after its grace, in seconds: the last delivery and the closing of
 #: files, as for a plane that is alone, and some to spare for the parent to hear of it.
@@ -61,6 +64,8 @@ class ParentService(DaemonService):
 
     :ivar places: one for each worker.
     :ivar stopping: whether the end has begun, so that nothing is started any more.
+    :ivar metrics: the port for metrics, said before the start.
+    :ivar restarts: workers started in the place of one that ended.
     :ivar on_figures: called with a worker's index and its figures when it tells them.
     :ivar on_ended: called with a worker's index when its process is gone.
 
@@ -90,6 +95,9 @@ class ParentService(DaemonService):
         self._watch = LoopingCall(self._look)
         self._watch.clock = clock
         self.stopping = False
+        self.metrics: ParentMetrics | None = None
+        self.restarts = 0
+        self._started: set[int] = set()
         self.on_figures: list[Callable[[int, Figures], object]] = []
         self.on_ended: list[Callable[[int], object]] = []
         held_seconds = self._grace + AFTER_GRACE_SECONDS
@@ -111,6 +119,8 @@ class ParentService(DaemonService):
             )
         else:
             self._listen_fd = descriptor
+        if self.metrics is not None:
+            self.metrics.open(self.ending)
 
     def startService(self) -> None:
         """Start the workers."""
@@ -125,12 +135,17 @@ class ParentService(DaemonService):
             count=len(self.places),
         )
         self.start_watchdog()
+        if self.metrics is not None:
+            self.metrics.start()
         for place in self.places:
             place.start()
         self._watch.start(LOOK_SECONDS, now=False)
 
     def _start_in(self, place: WorkerPlace) -> Run:
-        return self._start(place, self._listen_fd)
+        run = self._start(place, self._listen_fd)
+        self.restarts += place.index in self._started
+        self._started.add(place.index)
+        return run
 
     # -- while it runs
 
@@ -138,6 +153,23 @@ class ParentService(DaemonService):
         """Tell every worker something."""
         for place in self.places:
             place.send(message)
+
+    def ask_for_figures(self, number: int) -> list[int]:
+        """Ask the workers that serve for their figures, and return which they are."""
+        serving = [place for place in self.places if place.ready]
+        for place in serving:
+            place.send(FiguresWanted(number))
+        return [place.index for place in serving]
+
+    def count(self) -> tuple[int, int]:
+        """How many workers serve, and how many were started in the place of one that ended."""
+        return sum(place.ready for place in self.places), self.restarts
+
+    def pids(self) -> list[int]:
+        """The process ids of the workers that run; safe in any thread."""
+        runs = [place.run for place in self.places]
+        pids = [run.pid for run in runs if run is not None]
+        return [pid for pid in pids if pid is not None]
 
     def _look(self) -> None:
         for place in self.places:
@@ -202,6 +234,8 @@ class ParentService(DaemonService):
             place.drain()
         await self.listener.close()
         await self._workers_to_end(allowed)
+        if self.metrics is not None:
+            await self.metrics.stop()
         self.stop_watchdog()
         self.ending.stopped()
         self.log.info("omnigate-data has stopped")
@@ -248,4 +282,17 @@ def parent_service(
 
     service = ParentService(settings, listener, start, reactor, os.environ, ending)
     service.on_ended.append(shared.clear)
+    if settings.metrics_listen:
+        _serve_metrics(reactor, service, settings.metrics_listen)
     return service
+
+
+def _serve_metrics(reactor: Any, service: ParentService, listen: str) -> None:
+    """Add the port for metrics."""
+    # Where nobody scrapes, the Prometheus client need not be in memory.
+    from omnigate.parent_metrics import ParentMetrics
+
+    metrics = ParentMetrics(reactor, listen, service.ask_for_figures, service.count, service.pids)
+    service.on_figures.append(metrics.figures.told)
+    service.on_ended.append(metrics.figures.gone)
+    service.metrics = metrics

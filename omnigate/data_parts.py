@@ -23,7 +23,7 @@ from omnigate.daemon import (
     listen_fault,
     refuse_start,
 )
-from omnigate.data_tap import LISTEN, PROGRAM
+from omnigate.data_tap import LISTEN, METRICS_LISTEN, METRICS_PORT, PROGRAM
 from omnigate.files import WriterThread
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
@@ -42,11 +42,6 @@ from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
 from omnigate.worker_seat import WorkerSeat
-
-#: Where the listener for metrics is set.
-METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
-#: The port in use may be the plane's own.
-METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
 
 #: Files beside connections: logs, spool, the reactor's own, and some to spare.
 _OTHER_FILES = 256
@@ -89,7 +84,7 @@ def data_service(
         lambda: {**spool_figures(spool, left), **plane.figures()},
         secrets.token_hex(16),
     )
-    access_log = AccessLog(settings.access_log, log_writer, reactor)
+    access_log = AccessLog(settings.access_log, log_writer, reactor, shared=seat is not None)
     books = Books(spool.append, delivery.refusal)
     plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time, shared)
     parts = DataParts(
@@ -118,6 +113,7 @@ def data_service(
         settings.config_cache,
         service.install,
         writer,
+        keeps=seat is None or seat.index == 0,
     )
     if settings.metrics_listen and seat is None:
         _serve_metrics(reactor, service, settings.metrics_listen)

@@ -16,6 +16,10 @@ PROGRAM = "omnigate-data"
 
 #: Where the listener is set.
 LISTEN = "OMNIGATE_DATA_LISTEN or --listen"
+#: Where the listener for metrics is set.
+METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
+#: The port in use may be the plane's own.
+METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
 
 _log = Logger(namespace="omnigate.data")
 

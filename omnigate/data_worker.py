@@ -13,6 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -26,6 +27,9 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from omnigate.daemon import Ending, endpoint_of
 from omnigate.data_parts import data_service
 from omnigate.data_tap import LISTEN, PROGRAM
+from omnigate.gateway.figure_teller import FigureTeller
+from omnigate.gateway.plane_figures import PlaneFigures, collector_parts
+from omnigate.gateway.service import DataService
 from omnigate.gateway.worker_spools import worker_path
 from omnigate.protocols.inherited_port import inherit_port
 from omnigate.settings import DataSettings
@@ -36,6 +40,7 @@ from omnigate.worker_channel import (
     Channel,
     Down,
     Drain,
+    FiguresWanted,
     Hangup,
     Hurry,
     Ready,
@@ -135,12 +140,12 @@ def endpoint_text(listen: str) -> str:
 
 
 def own_files(settings: DataSettings, seat: WorkerSeat) -> DataSettings:
-    """Return the settings with file names of this worker's own; the first keeps the plain ones."""
-    return attrs.evolve(
-        settings,
-        spool=worker_path(settings.spool, seat.index),
-        config_cache=worker_path(settings.config_cache, seat.index),
-    )
+    """Return the settings with file names of this worker's own; the first keeps the plain ones.
+
+    The copy of the config is one for all, so that a worker that was not there before has one to
+    start from, too.
+    """
+    return attrs.evolve(settings, spool=worker_path(settings.spool, seat.index))
 
 
 def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Service:
@@ -149,7 +154,15 @@ def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Se
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     ending = WorkerEnding(PROGRAM, reactor)
-    channel = Channel(decode_down, ending.heard, ending.orphaned)
+    teller: FigureTeller | None = None
+
+    def heard(message: Down) -> None:
+        if not isinstance(message, FiguresWanted):
+            ending.heard(message)
+        elif teller is not None:
+            teller.wanted(message.number)
+
+    channel = Channel(decode_down, heard, ending.orphaned)
     _connect(reactor, seat.channel_fd, channel)
     endpoint = endpoint_of(
         PROGRAM,
@@ -158,6 +171,8 @@ def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Se
         LISTEN,
     )
     service = data_service(own_files(settings, seat), reactor, ending, endpoint, seat)
+    if settings.metrics_listen:
+        teller = _teller(service, channel, reactor)
 
     def tell(words: str) -> None:
         for line in words.split("\n"):
@@ -171,6 +186,14 @@ def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Se
     pulse.clock = reactor
     reactor.callWhenRunning(pulse.start, ALIVE_SECONDS)
     return service
+
+
+def _teller(service: DataService, channel: Channel[Down], reactor: Any) -> FigureTeller:
+    """Have the worker's figures told for the parent's metrics."""
+    plane = PlaneFigures(service.parts, service.factory)
+    teller = FigureTeller(lambda: chain(plane.parts(), collector_parts()), channel, reactor)
+    service.parts.teller = teller
+    return teller
 
 
 def _connect(reactor: Any, descriptor: int, channel: Channel[Down]) -> None:

@@ -157,4 +157,4 @@ class FilesTests(SynchronousTestCase):
         self.assertEqual(own_files(settings, WorkerSeat(0, 3, 3, 4)), settings)
         second = own_files(settings, WorkerSeat(2, 3, 3, 4))
         self.assertEqual(second.spool, f"{folder}/omnigate-usage-2.spool")
-        self.assertEqual(second.config_cache, f"{folder}/omnigate-config.cache-2.json")
+        self.assertEqual(second.config_cache, settings.config_cache)

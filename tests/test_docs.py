@@ -21,7 +21,9 @@ from omnigate.dialects.count_tokens import ESTIMATE_LINE, TOKENS_PER_FRAME
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.meter import BYTES_PER_TOKEN, TOKENS_PER_MEDIA_PART
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
+from omnigate.gateway.figure_sums import FigureSums
 from omnigate.gateway.figures import FAMILIES
+from omnigate.gateway.metrics import family_of
 from omnigate.gateway.quirks import MAX_QUIRKS
 from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
@@ -199,6 +201,7 @@ class OperationsTests(SynchronousTestCase):
         told = set(METRIC.findall(text))
         memory = MemoryDataPlane()
         families = list(metrics_of(memory).families(()))
+        families += map(family_of, FigureSums().parts())
         shown = set()
         for family in families:
             name = family.name + "_total" * (family.type == "counter")

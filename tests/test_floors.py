@@ -52,6 +52,7 @@ FLOORS = {
     "control_tap": 6,
     "daemon": 6,
     "data_parent": 6,
+    "parent_metrics": 6,
     "data_parts": 6,
     "data_tap": 6,
     "data_worker": 6,

@@ -210,9 +210,11 @@ INSTALLED: Final = Family(
 )
 
 #: Where there are workers: what the parent knows of them.
-WORKERS: Final = Family("omnigate_data_workers", "sum", "Workers that run.")
+WORKERS: Final = Family("omnigate_data_workers", "sum", "Workers that serve requests.")
 RESTARTS: Final = Family(
-    "omnigate_data_worker_restarts_total", "counter", "Workers started in the place of a dead one."
+    "omnigate_data_worker_restarts_total",
+    "counter",
+    "Workers started in the place of one that ended.",
 )
 # One process has these from the Prometheus client.
 COLLECTED: Final = Family(

@@ -27,6 +27,7 @@ from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.figure_teller import FigureTeller
 from omnigate.gateway.outage import Outage, told_connect
 from omnigate.gateway.plane import DataPlane, compile_upstream
 from omnigate.gateway.shared_limits import SharedClientFactory
@@ -52,6 +53,7 @@ class DataParts:
 
     :ivar connect: opens connections to an upstream, as
         :func:`omnigate.protocols.connector.connect` does, reactor and address already given.
+    :ivar teller: tells the parent of a worker what was counted.
     :ivar left: delivers what a run with more workers left.
     :ivar pull: brings the config; it needs :meth:`DataService.install`, so it is given last.
     """
@@ -65,6 +67,7 @@ class DataParts:
     connect: Callable[[SnapshotUpstream], Connect]
     writers: tuple[IWriter, ...]
     left: LeftSpools | None = None
+    teller: FigureTeller | None = None
     pull: ConfigPull | None = None
 
 
@@ -141,6 +144,8 @@ class DataService(DaemonService):
         parts.delivery.start()
         if parts.left is not None:
             parts.left.start()
+        if parts.teller is not None:
+            parts.teller.start()
         if self.metrics is not None:
             self.log.info("metrics at {address}/metrics", address=self.metrics.address)
         self.log.info(
@@ -226,6 +231,8 @@ class DataService(DaemonService):
         await parts.access_log.stop()
         await parts.client.close()
         await self._stop_metrics()
+        if parts.teller is not None:
+            await parts.teller.stop()
         for writer in parts.writers:
             await writer.stop()
         parts.plane.close()

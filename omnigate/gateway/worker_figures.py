@@ -27,7 +27,7 @@ class WorkerFigures:
     """The sum over all workers.
 
     :param ask: asks every worker that can answer, with a number to tell again, and returns which.
-    :param count: how many workers run, and how many were started in the place of others so far.
+    :param count: how many workers serve, and how many were started in the place of others so far.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class WorkerFigures:
 
     def parts(self) -> Iterator[Part]:
         """Read the sums, a few hundred rows at a time."""
-        running, restarts = self._count()
+        serving, restarts = self._count()
         own = [
-            Part(figures.WORKERS, [((), running)]),
+            Part(figures.WORKERS, [((), serving)]),
             Part(figures.RESTARTS, [((), restarts)]),
             *collector_parts(),
         ]

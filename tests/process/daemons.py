@@ -7,6 +7,7 @@ has a bound.
 """
 
 import atexit
+import contextlib
 import hashlib
 import http.client
 import itertools
@@ -447,9 +448,19 @@ class Gateway:
         return found[0]
 
     def waiting(self) -> int:
-        """Events in the spool file: those that may not have been acknowledged."""
-        path = self.folder / "data" / "omnigate-usage.spool"
-        return path.read_bytes().count(b"\n") if path.exists() else 0
+        """Events in the spool files: those that may not have been acknowledged."""
+        found = 0
+        for path in (self.folder / "data").glob("omnigate-usage*.spool"):
+            # One that an earlier run left may be removed at any moment.
+            with contextlib.suppress(FileNotFoundError):
+                found += path.read_bytes().count(b"\n")
+        return found
+
+    def workers(self) -> list[int]:
+        """The process ids of the data plane's workers, in no order."""
+        assert self.data is not None
+        path = Path(f"/proc/{self.data.pid}/task/{self.data.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
 
 
 def read_answer(response: http.client.HTTPResponse) -> Answer:
