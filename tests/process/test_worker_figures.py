@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -78,6 +80,15 @@ class WorkerFiguresTests(SynchronousTestCase):
         """How many requests the metrics say were answered."""
         return total(self.scrape(), REQUESTS, route="small", outcome="answered")
 
+    def has_log(self, pid: int) -> bool:
+        """Whether a process has the log open that stands there now."""
+        for found in Path(f"/proc/{pid}/fd").iterdir():
+            # Any may be closed at this moment.
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(found) == str(self.log):
+                    return True
+        return False
+
     def test_one_plane(self) -> None:
         """All is counted once: by the metrics, through a kill, by the ledger and in the log."""
         gateway = self.gateway
@@ -114,9 +125,16 @@ class WorkerFiguresTests(SynchronousTestCase):
         )
         data = gateway.data
         assert data is not None
+        old = self.log.rename(self.log.with_suffix(".old"))
+        data.send(signal.SIGHUP)
+        wait_for("the new log", lambda: all(map(self.has_log, gateway.workers())))
+        whole = old.read_bytes()
+        self.ask(20)
         data.terminate()
         self.assertEqual(0, data.wait())
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        self.assertEqual(whole, old.read_bytes())
+        text = old.read_text() + self.log.read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
         told = [line["request_id"] for line in lines]
         self.assertEqual(len(told), len(set(told)))
         # A line may wait for a fifth of a second, and dies with its worker.
