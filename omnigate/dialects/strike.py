@@ -97,7 +97,8 @@ class PieceStriker:
             settled = found + len(self._secret)
         keep = self._beginning_at_end(data, settled)
         self._held = data[len(data) - keep :] if keep else b""
-        return strike(data[: len(data) - keep], self._secret)
+        passed = data[: len(data) - keep]
+        return strike(passed, self._secret) if settled else passed
 
     def end(self) -> bytes:
         """Return what was held back: the data has ended, so no credential can follow."""

@@ -24,6 +24,7 @@ from omnigate.gateway.headers import id_lines
 from omnigate.gateway.tables import Key, Tables
 from omnigate.protocols.response import Response
 from omnigate.text import QUOTED_CHARS, quoted
+from omnigate.wire.gather import Gathered
 from omnigate.wire.head import RequestHead
 from omnigate.wire.json_body import BodyScan, ScanError
 from omnigate.wire.json_scan import ONE_SHOT_BYTES, BodyScanner, scan_body
@@ -91,7 +92,7 @@ class Exchange:
         self.route_model = ""
         self._ticket: Ticket | None = None
         self._scanner: BodyScanner | None = None
-        self._arriving: bytearray | None = None
+        self._arriving: Gathered | None = None
         self._forwarding: Forwarding | None = None
         self._settled = False
         self.keep_as: tuple[bytes, float] | None = None
@@ -121,10 +122,8 @@ class Exchange:
                 self.scan = scan_body(data)
             else:
                 if arriving is None:
-                    # One array and no list of pieces: a client that sends two bytes at a time
-                    # would make us hold twenty times what it sends.
-                    arriving = self._arriving = bytearray()
-                arriving += data
+                    arriving = self._arriving = Gathered()
+                arriving.add(data)
                 if self._scanner is None and self.head.content_length > ONE_SHOT_BYTES:
                     self._scanner = BodyScanner(self.head.content_length)
                 if self._scanner is not None:
@@ -134,7 +133,7 @@ class Exchange:
                         raise self._scanner.fault.again()
                 if not last:
                     return
-                self.body = bytes(arriving)
+                self.body = arriving.join()
                 self._arriving = None
                 scanner, self._scanner = self._scanner, None
                 self.scan = scanner.finish(self.body) if scanner else scan_body(self.body)

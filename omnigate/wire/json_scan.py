@@ -125,6 +125,9 @@ class BodyScanner:
         self._fed += len(data)
         if self._length <= ONE_SHOT_BYTES or self.fault is not None:
             return
+        if not self._at_once and not self._held and len(data) >= _WALK_BYTES:
+            self._walk_on(data)
+            return
         self._held += data
         if self._at_once:
             self._marks += len(data.translate(None, _NOT_CALM))
@@ -156,6 +159,10 @@ class BodyScanner:
         """Walk what was put off."""
         text = bytes(self._held)
         self._held.clear()
+        self._walk_on(text)
+
+    def _walk_on(self, text: bytes) -> None:
+        """Walk over what came next."""
         for start in range(0, len(text), PIECE_BYTES):
             piece = text[start : start + PIECE_BYTES]
             if self._cut or not piece.isascii():
