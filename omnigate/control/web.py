@@ -19,11 +19,17 @@ from typing import Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IReactorTime, ITCPTransport
+from twisted.internet.interfaces import (
+    IAddress,
+    IProtocolNegotiationFactory,
+    IReactorTime,
+    ITCPTransport,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, Request, datetimeToString
+from zope.interface import implementer
 
 from omnigate.control.auth import INTERNAL, Credentials
 from omnigate.control.routes import (
@@ -335,6 +341,7 @@ class ControlChannel(HTTPChannel):
         self.forceAbortClient()
 
 
+@implementer(IProtocolNegotiationFactory)
 class ControlFactory(Factory):
     """Makes the connections of the control plane's listener, as many as it may hold."""
 
@@ -356,6 +363,10 @@ class ControlFactory(Factory):
         # The channel's own would use the global reactor.
         channel.callLater = self.guard.clock.callLater  # type: ignore[method-assign,assignment]
         return channel
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
+        """What a TLS handshake may agree on; without it a client that names any is refused."""
+        return [b"http/1.1"]
 
     def log(self, request: Request) -> None:
         """Keep no access log; twisted.web's calls this after every answer."""

@@ -20,7 +20,12 @@ from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
-from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport
+from twisted.internet.interfaces import (
+    IAddress,
+    IProtocolNegotiationFactory,
+    IPushProducer,
+    ISSLTransport,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -466,6 +471,7 @@ class ClientConnection(Protocol):
             self._tell_lost(exchange)
 
 
+@implementer(IProtocolNegotiationFactory)
 class ClientFactory(Factory):
     """Makes connections up to a cap; those beyond it are told to come back.
 
@@ -491,6 +497,10 @@ class ClientFactory(Factory):
         if len(self._turned_away) >= MAX_TURNED_AWAY:
             return None
         return ClientConnection(self._plane, self, peer)
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
+        """What a TLS handshake may agree on; without it a client that names any is refused."""
+        return [b"http/1.1"]
 
     def busy(self) -> int:
         """How many connections have an exchange under way."""
