@@ -34,7 +34,7 @@ from omnigate.gateway.plane_figures import PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.shared_uses import SharedUses, SharedUsesError
-from omnigate.gateway.spool import Spool, SpoolInUseError
+from omnigate.gateway.spool import Spool, SpoolInUseError, at_once
 from omnigate.gateway.worker_spools import LeftSpools
 from omnigate.protocols.addresses import AddressError, parse_address
 from omnigate.protocols.connector import connect
@@ -63,7 +63,10 @@ def data_service(
     _allow_open_files(settings.max_connections)
     writer = WriterThread("omnigate-data", reactor.callFromThread)
     log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
-    spool = _open_spool(settings, writer, START_FAILED if seat is None else HELD)
+    # Only our own reactor sends the answers of a turn together.
+    before_sends = getattr(reactor, "before_sends", at_once)
+    spool = Spool(settings.spool, writer, before_sends=before_sends)
+    _open_spool(settings, spool, START_FAILED if seat is None else HELD)
     watchdog = Watchdog(reactor)
     try:
         client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
@@ -165,12 +168,11 @@ def spool_figures(spool: Spool, left: LeftSpools | None = None) -> dict[str, flo
     }
 
 
-def _open_spool(settings: DataSettings, writer: WriterThread, held_status: int) -> Spool:
+def _open_spool(settings: DataSettings, spool: Spool, held_status: int) -> None:
     """Open the spool, and make the folders of both files where they are not there yet.
 
     :param held_status: what the process ends with where another one holds the spool.
     """
-    spool = Spool(settings.spool, writer)
     for path in (settings.config_cache, settings.spool):
         folder = os.path.dirname(path) or "."
         try:
@@ -195,7 +197,6 @@ def _open_spool(settings: DataSettings, writer: WriterThread, held_status: int) 
                 "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
             ],
         )
-    return spool
 
 
 def _allow_open_files(connections: int) -> None:

@@ -1,7 +1,9 @@
 """The usage spool: events that wait for the control plane, in memory and in a file.
 
-Every event is a line in the file before it counts as queued, so it outlives the process (a power
-loss may take the newest few, as nothing is synced). What was delivered stays at the front of the
+Every event is a line in the file before the last byte of its answer goes out, so it outlives the
+process (a power loss may take the newest few, as nothing is synced). Where the reactor sends the
+answers of a turn together, the lines of a turn are written together, before those are sent: a
+process that ends in between has answered none of them. What was delivered stays at the front of the
 file until it is worth removing; so after a crash some events are sent twice, which the ledger
 sorts out by their ids, and none is lost.
 
@@ -23,7 +25,7 @@ import errno
 import fcntl
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 
@@ -47,6 +49,10 @@ MAX_BYTES = 128 * 1024 * 1024
 
 #: How much delivered text the file may hold in front of what waits, before it is rewritten.
 MAX_DEAD_BYTES = 1024 * 1024
+
+#: What may be put off until the reactor sends: the lines of some hundred events, more than one turn
+#: mostly has between two of its sends. What is more is written at once.
+MAX_PUT_OFF_BYTES = 64 * 1024
 
 #: What is written at a time during a rewrite; the interpreter lock is held for one join of it.
 _PIECE_BYTES = 256 * 1024
@@ -75,6 +81,16 @@ _MAX_DAMAGED_LINES = 1_000_000
 MAX_ASIDE_BYTES = 16 * 1024 * 1024
 
 _log = Logger()
+
+
+#: Has a call made before the reactor sends anything more. False where nothing is put aside to be
+#: sent later; the call is not made then.
+BeforeSends = Callable[[Callable[[], None]], bool]
+
+
+def at_once(call: Callable[[], None]) -> bool:
+    """Put nothing off: what is written is sent at once, as on Twisted's own reactors."""
+    return False
 
 
 class SpoolInUseError(OSError):
@@ -108,15 +124,21 @@ class Spool:
         writer: IWriter,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
+        before_sends: BeforeSends = at_once,
     ) -> None:
         """Take the parts; nothing is read before :meth:`open`.
 
         :param writer: the thread that does rewrites.
+        :param before_sends: tells until when a line may be put off.
         """
         self.path = path
         self._writer = writer
         self._max_events = max_events
         self._max_bytes = max_bytes
+        self._before_sends = before_sends
+        # Of lines that are queued and not in the file yet.
+        self._put_off: list[bytes] = []
+        self._put_off_bytes = 0
         self._queue: deque[bytes] = deque()
         self.bytes = 0
         self.dropped = 0
@@ -266,19 +288,35 @@ class Spool:
             self._drop(size)
             return False
         assert self._file is not None
-        ended = line + b"\n"
+        self._queue.append(line)
+        self.bytes += size
+        self._appended += 1
+        put_off = self._put_off
+        waits = bool(put_off) or self._before_sends(self._write_out)
+        put_off.append(line)
+        self._put_off_bytes += size
+        if not waits or self._put_off_bytes > MAX_PUT_OFF_BYTES:
+            self._write_out()
+        return True
+
+    def _write_out(self) -> None:
+        """Write the lines that were put off, in one go; every line is in the file after that."""
+        lines = self._put_off
+        if not lines:
+            return
+        self._put_off = []
+        self._put_off_bytes = 0
+        assert self._file is not None
+        lines.append(b"")
+        ended = b"\n".join(lines)
         try:
             self._file.append(ended)
             if self._next is not None:
                 self._next.append(ended)
         except OSError as error:
-            self._not_written(error)
-        self._queue.append(line)
-        self.bytes += size
-        self._appended += 1
+            self._not_written(error, len(lines) - 1)
         if self._stale:
             self._rewrite()
-        return True
 
     def _drop(self, size: int) -> None:
         self.dropped += 1
@@ -295,8 +333,8 @@ class Spool:
                 dropped=self.dropped,
             )
 
-    def _not_written(self, error: OSError) -> None:
-        self.unwritten += 1
+    def _not_written(self, error: OSError, count: int) -> None:
+        self.unwritten += count
         if not self._stale:
             self._stale = True
             self._try_after = self._appended + _EVENTS_BETWEEN_TRIES
@@ -312,6 +350,7 @@ class Spool:
         Events would go on into a file that no start finds. Called from time to time; it costs two
         looks at a file.
         """
+        self._write_out()
         file = self._file
         if file is None or not self._queue or self._stale or self._rewriting:
             return
@@ -336,6 +375,7 @@ class Spool:
         queue = self._queue
         if count > len(queue):
             raise ValueError(f"{count} events acknowledged of {len(queue)}")
+        self._write_out()
         for _ in range(count):
             self.bytes -= len(queue.popleft()) + 1
         self._shrink()
@@ -377,6 +417,7 @@ class Spool:
 
     def close(self) -> None:
         """Close the file; what waits stays in it."""
+        self._write_out()
         for file in (self._file, self._next):
             if file is not None:
                 file.close()
@@ -448,7 +489,8 @@ class Spool:
         self._shrink()
 
     def _since(self, mark: int) -> list[bytes]:
-        """Return the events appended after ``mark`` that still wait."""
+        """Return the events appended after ``mark`` that still wait; the old file has them."""
+        self._write_out()
         came = min(self._appended - mark, len(self._queue))
         return list(islice(self._queue, len(self._queue) - came, None))
 

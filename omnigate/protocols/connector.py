@@ -48,6 +48,7 @@ from twisted.internet.ssl import (
     optionsForClientTLS,
     trustRootFromCertificates,
 )
+from twisted.internet.tcp import Connection
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -145,6 +146,7 @@ class _Stage(Protocol):
         """Let another protocol have the connection from here on."""
         self._finished = True
         self._next = protocol
+        _speak_to(transport, protocol)
         protocol.makeConnection(transport)
 
     def abort(self) -> None:
@@ -262,9 +264,20 @@ def _endpoint(reactor: Any, host: str, port: int, timeout_seconds: float) -> ISt
     return HostnameEndpoint(reactor, host, port, timeout=timeout_seconds)
 
 
+def _speak_to(transport: object, protocol: IProtocol) -> None:
+    """Have a TCP connection tell ``protocol`` what comes, and nobody in between.
+
+    Whoever was told before would only pass it on, at every read. Transports of other kinds keep
+    their ways.
+    """
+    if isinstance(transport, Connection):
+        transport.protocol = protocol
+
+
 def _prompt(protocol: IProtocol) -> IProtocol:
-    """Set the options of a new TCP connection."""
+    """Set the options of a new TCP connection, and take it from the endpoint that made it."""
     transport = getattr(protocol, "transport", None)
+    _speak_to(transport, protocol)
     if ITCPTransport.providedBy(transport):
         # Requests are written whole, so waiting to fill a segment only delays their ends; and
         # a pooled connection whose peer vanished should be found out by the kernel.

@@ -1,17 +1,19 @@
 """Twisted's epoll reactor with fewer steps between the kernel and a protocol.
 
-Chosen with ``twistd --reactor=omnigate``.  Three differences, without effect on what a protocol
+Chosen with ``twistd --reactor=omnigate``.  Four differences, without effect on what a protocol
 sees: a descriptor that is readable and nothing else is read straight away, without the logging
 context around each event; TCP connections write directly
-(:mod:`omnigate.protocols.direct_tcp`); and timers go by the monotonic clock, so that a machine
-whose wall clock is put back does not stand still, nor cut every stream when it is put forward.
-Everything runs on the stock reactors too, only dearer.
+(:mod:`omnigate.protocols.direct_tcp`); what they write while the events of one poll are acted on
+is sent together after the last of them (:mod:`omnigate.protocols.gathering`); and timers go by
+the monotonic clock, so that a machine whose wall clock is put back does not stand still, nor cut
+every stream when it is put forward.  Everything runs on the stock reactors too, only dearer.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from errno import EINTR
 from select import EPOLLIN
 from socket import AF_INET, AF_INET6
@@ -24,6 +26,7 @@ from twisted.internet.protocol import ClientFactory, ServerFactory
 from twisted.logger import Logger
 
 from omnigate.protocols.direct_tcp import DirectConnector, DirectPort
+from omnigate.protocols.gathering import MAX_GATHERED, Gathering
 
 #: Events taken from one poll: enough that a busy loop seldom polls, few enough that timers and
 #: new connections get their turn.
@@ -31,39 +34,75 @@ MAX_EVENTS = 256
 
 
 class LeanReactor(EPollReactor):
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    :ivar gathering: where connections put aside what they write; ``None`` but in a turn, which is
+        while the events of one poll are acted on.
+    """
 
     lean_log = Logger()
 
     seconds = staticmethod(time.monotonic)
 
+    def __init__(self) -> None:
+        self.gathering: Gathering | None = None
+        self._gathering = Gathering()
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def before_sends(self, call: Callable[[], None]) -> bool:
+        """Have ``call`` made once, before anything more of this turn is sent.
+
+        :return: False outside of a turn, where what is written is sent at once; ``call`` is not
+            made then.
+        """
+        gathering = self.gathering
+        if gathering is None:
+            return False
+        gathering.first(call)
+        return True
+
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for events and act on them."""
+        """Wait for events, act on them, and send what connections wrote meanwhile."""
         try:
             events = self._poller.poll(-1 if timeout is None else timeout, MAX_EVENTS)
         except OSError as error:
             if error.errno == EINTR:
                 return
             raise
+        gathering = self.gathering = self._gathering
+        waiting = gathering.waiting
         selectables = self._selectables
-        for fd, event in events:
-            selectable = selectables.get(fd)
-            if selectable is None:
-                continue
-            if event != EPOLLIN:
-                self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
-                continue
-            try:
-                why = selectable.doRead()
-            except BaseException:
-                why = sys.exc_info()[1]
-                self.lean_log.failure("a descriptor could not be read")
-            if why:
-                self._disconnectSelectable(  # type: ignore[no-untyped-call]
-                    selectable, why, True
-                )
+        try:
+            for fd, event in events:
+                selectable = selectables.get(fd)
+                if selectable is None:
+                    continue
+                if event != EPOLLIN:
+                    # It may send of its queue.
+                    gathering.call_first()
+                    self._guarded(self._doReadOrWrite, selectable, fd, event)
+                else:
+                    try:
+                        why = selectable.doRead()
+                    except BaseException:
+                        why = sys.exc_info()[1]
+                        self.lean_log.failure("a descriptor could not be read")
+                    if why:
+                        self._guarded(self._disconnectSelectable, selectable, why, True)
+                if len(waiting) >= MAX_GATHERED:
+                    gathering.send()
+        finally:
+            self.gathering = None
+            gathering.send()
 
     doIteration = doPoll
+
+    def _guarded(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Act on one descriptor; what it does not bear must not keep the others waiting."""
+        try:
+            act(*arguments)
+        except Exception:
+            self.lean_log.failure("the end of a connection could not be told")
 
     def listenTCP(
         self, port: int, factory: ServerFactory, backlog: int = 50, interface: str = ""
@@ -108,4 +147,4 @@ class LeanReactor(EPollReactor):
 
 def install() -> None:
     """Make it the process's reactor; nothing else may have installed one before."""
-    installReactor(LeanReactor())  # type: ignore[no-untyped-call]
+    installReactor(LeanReactor())

@@ -5,7 +5,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.events import encode_event
 from omnigate.files import AppendFile
 from omnigate.gateway import spool as spool_module
-from omnigate.gateway.spool import MAX_DEAD_BYTES, MAX_LINE_BYTES, Spool, SpoolInUseError
+from omnigate.gateway.spool import (
+    MAX_BYTES,
+    MAX_DEAD_BYTES,
+    MAX_EVENTS,
+    MAX_LINE_BYTES,
+    MAX_PUT_OFF_BYTES,
+    Spool,
+    SpoolInUseError,
+)
 from omnigate.testing.writer import SynchronousWriter
 from tests.usage import usage_event
 
@@ -42,6 +50,41 @@ class FullDisk(AppendFile):
         super().append(lines)
 
 
+class Turn:
+    """A reactor's turn, as far as the spool has to do with it.
+
+    :ivar under_way: whether what is written is put aside.
+    """
+
+    def __init__(self) -> None:
+        """Begin outside of a turn."""
+        self.under_way = False
+        self.calls: list[Callable[[], None]] = []
+
+    def before_sends(self, call: Callable[[], None]) -> bool:
+        """Keep the call for :meth:`send`."""
+        if self.under_way:
+            self.calls.append(call)
+        return self.under_way
+
+    def send(self) -> None:
+        """Send what was put aside."""
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+class CountingFile(FullDisk):
+    """Counts its writes."""
+
+    writes = 0
+
+    def append(self, lines: bytes) -> None:
+        """Append, and count it."""
+        super().append(lines)
+        CountingFile.writes += 1
+
+
 class SpoolCase(SynchronousTestCase):
     """A folder with a spool in it."""
 
@@ -51,11 +94,12 @@ class SpoolCase(SynchronousTestCase):
         os.mkdir(self.folder)
         self.path = os.path.join(self.folder, "usage.spool")
         self.writer = SynchronousWriter()
+        self.turn = Turn()
         self.patch(spool_module, "AppendFile", FullDisk)
 
-    def make(self, **bounds: int) -> Spool:
+    def make(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> Spool:
         """Open a spool."""
-        spool = Spool(self.path, self.writer, **bounds)
+        spool = Spool(self.path, self.writer, max_events, max_bytes, self.turn.before_sends)
         spool.open()
         self.addCleanup(spool.close)
         return spool
@@ -203,6 +247,106 @@ class QueueTests(SpoolCase):
             stream.truncate(spool_module.MAX_ASIDE_BYTES + 1)
         self.failureResultOf(spool.put_aside(), OSError)
         self.assertEqual(spool.count, 1)
+
+
+class PutOffTests(SpoolCase):
+    """Lines that wait until the reactor sends."""
+
+    def setUp(self) -> None:
+        """Begin a turn."""
+        super().setUp()
+        self.patch(spool_module, "AppendFile", CountingFile)
+        self.patch(CountingFile, "writes", 0)
+        self.turn.under_way = True
+
+    def test_one_write(self) -> None:
+        """The lines of a turn are one write, made before the answers are sent."""
+        spool = self.make()
+        for number in range(5):
+            self.assertTrue(spool.append(event(number)))
+        self.assertEqual((self.content(), CountingFile.writes), (b"", 0))
+        self.assertEqual((spool.count, spool.bytes), (5, 5 * (len(event(0)) + 1)))
+        self.assertEqual(numbers(spool.peek()), list(range(5)))
+        self.turn.send()
+        self.assertEqual(CountingFile.writes, 1)
+        self.assertEqual(numbers(self.after_crash()), list(range(5)))
+        spool.append(event(5))
+        self.turn.send()
+        self.assertEqual(CountingFile.writes, 2)
+        self.assertEqual(numbers(self.after_crash()), list(range(6)))
+
+    def test_outside_of_a_turn(self) -> None:
+        """Outside of a turn each line is written at once, behind all of the turn's."""
+        spool = self.make()
+        spool.append(event(0))
+        self.turn.send()
+        self.turn.under_way = False
+        spool.append(event(1))
+        self.assertEqual(numbers(self.after_crash()), [0, 1])
+
+    def test_bound(self) -> None:
+        """No more is put off than may be."""
+        spool = self.make()
+        number = 0
+        while not self.content():
+            spool.append(event(number, 1000))
+            number += 1
+        size = len(event(0, 1000)) + 1
+        self.assertTrue(0 <= spool.bytes - MAX_PUT_OFF_BYTES < 2 * size)
+        self.assertEqual(len(self.content()), spool.bytes)
+        spool.append(event(number))
+        self.turn.send()
+        self.assertEqual(len(self.content()), spool.bytes)
+        self.assertEqual(CountingFile.writes, 2)
+
+    def test_close(self) -> None:
+        """What was put off is in the file once it is closed, and nothing is written after that."""
+        spool = self.make()
+        spool.append(event(0))
+        spool.close()
+        self.turn.send()
+        self.assertEqual(numbers(self.after_crash()), [0])
+
+    def test_acknowledged(self) -> None:
+        """What was acknowledged in the turn that it came in leaves nothing behind."""
+        spool = self.make()
+        for number in range(3):
+            spool.append(event(number))
+        spool.acknowledge(2)
+        self.assertEqual(numbers(self.after_crash()), [0, 1, 2])
+        spool.acknowledge(1)
+        self.turn.send()
+        self.assertEqual(self.content(), b"")
+
+    def test_full_disk(self) -> None:
+        """Lines that cannot be written are counted each, told of once, and written later."""
+        spool = self.make()
+        with self.no_room(0), capturedLogs() as logged:
+            for number in range(3):
+                self.assertTrue(spool.append(event(number)))
+            self.turn.send()
+            spool.append(event(3))
+            self.turn.send()
+        self.assertEqual(len(logged), 1)
+        self.assertEqual((spool.count, spool.unwritten), (4, 4))
+        self.assertEqual(self.after_crash(), [])
+        for number in range(4, 200):
+            spool.append(event(number))
+            self.turn.send()
+        self.assertEqual(numbers(self.after_crash()), list(range(200)))
+
+    def test_taken_away(self) -> None:
+        """A file that was taken away is written anew with what was put off."""
+        spool = self.make()
+        spool.append(event(0))
+        self.turn.send()
+        os.unlink(self.path)
+        spool.append(event(1))
+        with capturedLogs():
+            spool.look_after_file()
+        self.assertEqual(numbers(self.after_crash()), [0, 1])
+        self.turn.send()
+        self.assertEqual(numbers(self.after_crash()), [0, 1])
 
 
 class LoadTests(SpoolCase):
@@ -527,12 +671,17 @@ class RewriteTests(SpoolCase):
                 st.tuples(st.just("acknowledge"), st.integers(1, 40)),
                 st.tuples(st.just("run"), st.integers(1, 3)),
                 st.tuples(st.just("crash"), st.just(0)),
+                st.tuples(st.just("turn"), st.just(0)),
+                st.tuples(st.just("send"), st.just(0)),
             ),
             max_size=40,
         )
     )
     def test_any_order(self, steps: list[tuple[str, int]]) -> None:
-        """Whatever comes in whatever order, all that waits is in the files at every moment."""
+        """Whatever comes in whatever order, all that waits is in the files at every moment.
+
+        Within a turn that is all but what came since the last sends.
+        """
         self.patch(spool_module, "MAX_DEAD_BYTES", 200)
         self.patch(spool_module, "_MAX_TAIL_BYTES", 300)
         self.setUp()
@@ -540,21 +689,32 @@ class RewriteTests(SpoolCase):
         spool = self.make()
         waiting: list[int] = []
         number = 0
+        answered = 0
         for step, count in steps:
             if step == "append":
                 for _ in range(count):
                     spool.append(event(number))
                     waiting.append(number)
                     number += 1
+                if not self.turn.under_way:
+                    answered = number
             elif step == "acknowledge":
                 count = min(count, len(waiting))
                 spool.acknowledge(count)
                 del waiting[:count]
             elif step == "run":
                 self.writer.run(count)
+            elif step == "turn":
+                self.turn.under_way = True
+            elif step == "send":
+                self.turn.send()
+                self.turn.under_way = False
+                answered = number
             else:
-                self.assertLessEqual(set(waiting), set(numbers(self.after_crash())))
+                safe = {one for one in waiting if one < answered}
+                self.assertLessEqual(safe, set(numbers(self.after_crash())))
             self.assertEqual(numbers(spool.peek(10**6)), waiting)
+        self.turn.send()
         self.assertLessEqual(set(waiting), set(numbers(self.after_crash())))
         self.writer.run()
         self.assertLessEqual(set(waiting), set(numbers(self.after_crash())))

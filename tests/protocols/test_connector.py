@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from OpenSSL.crypto import X509, PKey
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import CertificateOptions, TLSVersion
@@ -36,6 +36,7 @@ from omnigate.protocols.connector import (
     forget_tls_contexts,
 )
 from omnigate.testing.naming_reactor import NamingReactor, TableResolver
+from tests.protocols.served import Stage
 
 HOST = "api.example.net"
 DAY = datetime.timedelta(days=1)
@@ -167,6 +168,41 @@ class ConnectCase(SynchronousTestCase):
     def failure(self, attempt: Deferred[IProtocol]) -> UpstreamConnectError:
         """Return the error an attempt ended with."""
         return self.failureResultOf(attempt, UpstreamConnectError).value  # type: ignore[no-any-return]
+
+
+class StraightTests(SynchronousTestCase):
+    """Over real sockets nobody stands between a plain connection and its protocol."""
+
+    def straight(self, kind: str) -> None:
+        """Its transport tells it of each read and of the end."""
+        stage = Stage(kind)
+        self.addCleanup(stage.close)
+        talker = Talker(b"hello")
+        address = parse_address(f"http://127.0.0.1:{stage.port.getHost().port}/v1")
+        made: list[Any] = []
+        connect(stage.reactor, address, lambda: talker, 5.0).addCallback(made.append)
+        stage.spin(lambda: bool(made))
+        self.assertIs(talker, made[0])
+        wire: Any = talker.transport
+        self.assertIs(talker, wire.protocol)
+        stage.spin(lambda: bool(stage.served and stage.served[0].acted))
+        served: Any = stage.served[0]
+        served.wire.unregisterProducer()
+        served.wire.write(b"answer")
+        served.wire.loseConnection()
+        stage.spin(lambda: talker.lost is not None)
+        self.assertEqual(b"answer", talker.received)
+        assert talker.lost is not None
+        self.assertTrue(talker.lost.check(ConnectionDone))
+        self.assertEqual([], stage.reactor.getDelayedCalls())
+
+    def test_straight(self) -> None:
+        """On our reactor."""
+        self.straight("LeanReactor")
+
+    def test_stock(self) -> None:
+        """And on Twisted's own."""
+        self.straight("EPollReactor")
 
 
 class PlainTests(ConnectCase):

@@ -3,12 +3,14 @@
 import socket
 from typing import Any, cast
 
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.protocols.direct_tcp import DirectWriting, unsent_bytes, untaken_bytes
+from omnigate.protocols.gathering import MAX_ASIDE_BYTES, Gathering
 
 
 class Reactor:
@@ -198,6 +200,166 @@ class PlainWritingTests(DirectWritingTests):
         self.transport.write(b"hello")
         self.assertEqual(b"", self.read())
         self.assertEqual(b"hello", self.drain())
+
+
+class GatheredWritingTests(DirectWritingTests):
+    """The same where the reactor gathers, a turn being from one look at what came to the next."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        reactor: Any = self.reactor
+        self.gathering = reactor.gathering = Gathering()
+        self.sends: list[int] = []
+        sends = self.sends
+
+        class Counting:
+            def __init__(self, end: socket.socket) -> None:
+                self.end = end
+
+            def send(self, data: bytes) -> int:
+                sends.append(len(data))
+                return self.end.send(data)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.end, name)
+
+        self.transport.socket = Counting(self.transport.socket)
+
+    def read(self, size: int = 1 << 20) -> bytes:
+        self.gathering.send()
+        return super().read(size)
+
+    def test_one_send(self) -> None:
+        """What is written in a turn is one send, and the poller hears nothing of it."""
+        for number in range(10):
+            self.transport.write(b"%d" % number)
+        self.transport.writeSequence([b"a", b"b"])
+        self.assertEqual([], self.sends)
+        self.assertEqual(b"0123456789ab", self.read())
+        self.assertEqual([12], self.sends)
+        self.assertEqual(set(), self.reactor.writers)
+
+    def test_untaken(self) -> None:
+        """What is put aside counts as written and not taken; what was sent of it does not."""
+        for number in range(1, 4):
+            self.transport.write(b"x" * 1000)
+            self.assertEqual(1000 * number, unsent_bytes(self.transport))
+        self.gathering.send()
+        self.assertEqual(0, unsent_bytes(self.transport))
+
+    def test_bound(self) -> None:
+        """No more is put aside than may be; what comes before it is sent first, then it."""
+        self.transport.socket.end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        called: list[int] = []
+        self.gathering.first(lambda: called.append(len(self.sends)))
+        self.transport.write(b"a" * 40_000)
+        self.transport.write(b"b" * (MAX_ASIDE_BYTES - 40_000))
+        self.assertEqual([], self.sends)
+        self.transport.write(b"c" * 100)
+        self.assertEqual([MAX_ASIDE_BYTES], self.sends)
+        self.assertEqual(100, unsent_bytes(self.transport))
+        self.transport.write(b"d" * (MAX_ASIDE_BYTES + 1))
+        self.assertEqual([MAX_ASIDE_BYTES, 100, MAX_ASIDE_BYTES + 1], self.sends)
+        self.assertEqual([0], called)
+        self.transport.write(b"e")
+        self.assertEqual(2 * MAX_ASIDE_BYTES + 102, len(self.read()))
+
+    def test_pause_at_the_end(self) -> None:
+        """Nobody is paused for what is put aside, only for what the socket does not take of it."""
+        producer = Producer()
+        self.transport.registerProducer(producer, True)
+        for _ in range(64):
+            self.transport.write(b"x" * 1000)
+        self.gathering.send()
+        self.assertEqual([], producer.told)
+        self.transport.write(b"x" * 60_000)
+        self.assertEqual(["pause"], producer.told)
+        self.assertEqual(124_000, len(self.drain()))
+        self.assertEqual(["pause", "resume"], producer.told)
+
+    def test_abort(self) -> None:
+        """What was put aside goes with an aborted connection."""
+        calls: list[Any] = []
+        cast(Any, self.reactor).callLater = lambda delay, *call: calls.append(call)
+        self.transport.write(b"x")
+        self.transport.abortConnection()
+        self.transport.write(b"y")
+        self.assertEqual(b"", self.read())
+        self.assertEqual(0, unsent_bytes(self.transport))
+        self.assertEqual(1, len(calls))
+
+    def test_lost(self) -> None:
+        """Nothing is sent to a connection that was lost in the meantime, nor kept for it."""
+        self.transport.write(b"x")
+        self.transport.connectionLost(Failure(OSError("gone")))
+        self.transport.write(b"y")
+        self.gathering.send()
+        self.transport.write(b"z")
+        self.assertEqual([], self.sends)
+        self.assertEqual([], self.gathering.waiting)
+
+    def test_event_of_another(self) -> None:
+        """An event that was meant for an earlier owner of the descriptor sends nothing early."""
+        self.transport.write(b"x")
+        self.assertIsNone(self.transport.doWrite())
+        self.assertEqual([], self.sends)
+        self.assertEqual(b"x", self.read())
+
+    def test_after_the_turn(self) -> None:
+        """Once the turn is over a write goes out at once, behind what still waits of the turn."""
+        self.transport.write(b"x")
+        cast(Any, self.reactor).gathering = None
+        self.transport.write(b"y")
+        self.assertEqual([], self.sends)
+        self.assertEqual(b"xy", self.read())
+        self.transport.write(b"z")
+        self.assertEqual([2, 1], self.sends)
+
+    def test_at_once(self) -> None:
+        """Here the turn has to end first."""
+        self.transport.write(b"hello")
+        self.assertEqual(b"", super().read())
+        self.assertEqual(b"hello", self.drain())
+
+    def test_broken(self) -> None:
+        """A peer that is gone is met by the reactor, a turn later."""
+        self.theirs.close()
+        self.transport.write(b"hello")
+        self.gathering.send()
+        self.assertIsNone(self.protocol.lost)
+        self.reactor.turn()
+        self.assertIsNotNone(self.protocol.lost)
+
+
+class ReadingTests(SynchronousTestCase):
+    """What a read comes to, as Twisted's own has it."""
+
+    def setUp(self) -> None:
+        ours, self.theirs = socket.socketpair()
+        ours.setblocking(False)
+        for end in (ours, self.theirs):
+            self.addCleanup(end.close)
+        self.received: list[bytes] = []
+        protocol: Any = Protocol()
+        protocol.dataReceived = self.received.append
+        self.transports: list[Any] = [
+            kind(ours, protocol, cast(Any, Reactor())) for kind in (Direct, Plain)
+        ]
+
+    def test_reads(self) -> None:
+        """Nothing there, something there, the end, and an error."""
+        for transport in self.transports:
+            self.assertIsNone(transport.doRead())
+            self.theirs.send(b"hello")
+            self.assertIsNone(transport.doRead())
+            self.assertEqual([b"hello"], self.received)
+            self.received.clear()
+        self.theirs.shutdown(socket.SHUT_WR)
+        for transport in self.transports:
+            self.assertIs(CONNECTION_DONE, transport.doRead())
+        self.transports[0].socket.close()
+        for transport in self.transports:
+            self.assertIs(CONNECTION_LOST, transport.doRead())
 
 
 class UntakenTests(SynchronousTestCase):

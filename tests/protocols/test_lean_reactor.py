@@ -6,6 +6,7 @@ How the whole plane behaves on it is told by tests.process.test_reactors.
 import os
 import socket
 import time
+from collections.abc import Callable
 from errno import EINTR, EPERM
 from typing import Any
 
@@ -17,8 +18,12 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from omnigate.gateway.spool import Spool
 from omnigate.protocols.direct_tcp import DirectServer
+from omnigate.protocols.gathering import MAX_GATHERED
 from omnigate.protocols.lean_reactor import MAX_EVENTS, LeanReactor
+from omnigate.testing.writer import SynchronousWriter
+from tests.protocols.served import Peer, Served, Stage
 
 
 @implementer(IHalfCloseableDescriptor)
@@ -186,6 +191,186 @@ class EventTests(ReactorTestCase):
         finally:
             self.reactor._poller = poller
         self.assertEqual([(0.5, MAX_EVENTS), (-1, MAX_EVENTS)], asked)
+
+
+class TurnTests(SynchronousTestCase):
+    """What is sent together, and what comes before it."""
+
+    def setUp(self) -> None:
+        self.stage = Stage("LeanReactor")
+        self.addCleanup(self.stage.close)
+        self.reactor = self.stage.reactor
+
+    def poke_all(self, peers: list[Peer], act: Callable[[Served], object]) -> None:
+        """Have all of them act in one turn."""
+        for peer in peers:
+            peer.served.act = act
+            peer.socket.send(b"!")
+        time.sleep(0.05)
+        self.reactor.doIteration(0)
+        self.assertEqual({1}, {peer.served.acted for peer in peers})
+
+    def test_bound(self) -> None:
+        """When so many wait they are sent, while the turn goes on."""
+        peers = [self.stage.dial() for _ in range(MAX_GATHERED + 3)]
+        waiting: list[int] = []
+
+        def act(served: Served) -> None:
+            waiting.append(len(self.reactor.gathering.waiting))
+            served.wire.write(b"x")
+
+        self.poke_all(peers, act)
+        self.assertEqual([*range(MAX_GATHERED), 0, 1, 2], waiting)
+        for peer in peers:
+            self.assertEqual(b"x", peer.take_all(1))
+        self.assertIsNone(self.reactor.gathering)
+
+    def test_calls_before_sends(self) -> None:
+        """What is to come before the sends of a turn comes once before each lot of them."""
+        peers = [self.stage.dial() for _ in range(MAX_GATHERED + 3)]
+        seen: list[tuple[int, bytes]] = []
+        asked: list[bool] = []
+        pending: list[int] = []
+
+        def call() -> None:
+            for peer in peers:
+                peer.take()
+            seen.append((len(pending), b"".join(peer.received for peer in peers)))
+            pending.clear()
+
+        def act(served: Served) -> None:
+            if not pending:
+                asked.append(self.reactor.before_sends(call))
+            pending.append(1)
+            served.wire.write(b"x")
+
+        self.poke_all(peers, act)
+        self.assertEqual([(MAX_GATHERED, b""), (3, b"x" * MAX_GATHERED)], seen)
+        self.assertEqual([True, True], asked)
+
+    def test_spool(self) -> None:
+        """The lines of all answers that are sent together are one write, which is made before."""
+        folder = self.mktemp()
+        os.mkdir(folder)
+        path = os.path.join(folder, "usage.spool")
+        spool = Spool(path, SynchronousWriter(), before_sends=self.reactor.before_sends)
+        spool.open()
+        self.addCleanup(spool.close)
+        write = os.write
+        written: list[int] = []
+
+        def counted(fd: int, data: bytes) -> int:
+            for peer in peers:
+                peer.take()
+            # Those of earlier writes have their answers, and nobody else has.
+            self.assertEqual(sum(written), sum(len(peer.received) for peer in peers))
+            written.append(bytes(data).count(b"\n"))
+            return write(fd, data)
+
+        peers = [self.stage.dial() for _ in range(MAX_GATHERED + 3)]
+
+        def act(served: Served) -> None:
+            self.assertTrue(spool.append(b'{"id":"%d"}' % self.stage.served.index(served)))
+            served.wire.write(b"x")
+
+        self.patch(os, "write", counted)
+        self.poke_all(peers, act)
+        self.assertEqual([MAX_GATHERED, 3], written)
+
+    def test_outside_of_a_turn(self) -> None:
+        """Outside of a turn nothing waits, so nothing is to come before it."""
+        self.assertFalse(self.reactor.before_sends(self.fail))
+        asked: list[bool] = []
+        self.reactor.callLater(0, lambda: asked.append(self.reactor.before_sends(self.fail)))
+        self.reactor.runUntilCurrent()
+        self.assertEqual([False], asked)
+        peer = self.stage.dial()
+        self.stage.turn()
+        self.assertFalse(self.reactor.before_sends(self.fail))
+        peer.served.wire.write(b"at once")
+        self.assertEqual(b"at once", peer.socket.recv(100))
+
+    def test_large_write(self) -> None:
+        """Nor does a write that is too large to be put aside overtake the call."""
+        peer = self.stage.dial()
+        seen: list[bytes] = []
+
+        def call() -> None:
+            peer.take()
+            seen.append(peer.received)
+
+        def act(served: Served) -> None:
+            self.assertTrue(self.reactor.before_sends(call))
+            served.wire.write(b"x" * 100_000)
+            self.assertEqual([b""], seen)
+
+        peer.poke(act)
+        self.assertEqual(100_000, len(peer.take_all(100_000)))
+
+    def test_queued_write(self) -> None:
+        """Nor what is sent of the queue of one that was slow, in the same turn."""
+        slow, other = self.stage.dial(), self.stage.dial()
+        slow.poke(lambda served: served.wire.write(b"x" * 1_000_000))
+        self.stage.turn()
+        seen: list[int] = []
+        wire = slow.served.wire
+        send = wire.doWrite
+
+        def send_more() -> object:
+            seen.append(-1)
+            return send()
+
+        wire.doWrite = send_more
+
+        def act(served: Served) -> None:
+            self.reactor.before_sends(lambda: seen.append(1))
+            wire.write(b"last")
+
+        other.served.act = act
+        other.socket.send(b"!")
+        slow.take_all(1_000_004)
+        # Whichever event came first, what was written last went out after the call.
+        self.assertIn(1, seen)
+        self.assertIn(-1, seen[seen.index(1) :])
+        self.assertTrue(slow.received.endswith(b"last"))
+
+    def test_pause_fails(self) -> None:
+        """A producer that fails to pause is logged; it and all others get what was written."""
+        broken, sound = self.stage.dial(), self.stage.dial()
+
+        def pause() -> None:
+            raise InjectedError
+
+        broken.served.pauseProducing = pause  # type: ignore[method-assign]
+        wire = broken.served.wire
+        wire.bufferSize = 1000
+
+        def act(served: Served) -> None:
+            wire.write(b"x" * 60_000)
+            sound.served.wire.write(b"sound")
+
+        # The socket's buffer holds less than what is written in some turns.
+        for _ in range(5):
+            if not self.reactor.getWriters():
+                sound.poke(act)
+        self.assertEqual(1, len(self.flushLoggedErrors(InjectedError)))
+        self.assertEqual(b"sound", sound.take_all(5)[:5])
+        broken.take_all(60_000)
+        self.stage.quiet()
+
+    def test_end_fails(self) -> None:
+        """A protocol that fails at its end is logged, and the turn goes on."""
+        broken, sound = self.stage.dial(), self.stage.dial()
+
+        def lost(reason: object) -> None:
+            raise InjectedError
+
+        broken.served.connectionLost = lost  # type: ignore[assignment,method-assign]
+        sound.served.act = lambda served: served.wire.write(b"sound")
+        broken.socket.close()
+        sound.socket.send(b"!")
+        self.assertEqual(b"sound", sound.take_all(5))
+        self.assertEqual(1, len(self.flushLoggedErrors(InjectedError)))
 
 
 class TransportTests(ReactorTestCase):
