@@ -28,11 +28,12 @@ class Endpoint:
     protocol: str
     kind: str
     metered: bool
-    upstream_path: str
+    upstream_path: bytes
 
 
 def _endpoint(protocol: str, kind: str, upstream_path: str, *, metered: bool = True) -> Endpoint:
-    return Endpoint("/v1" + upstream_path, protocol, kind, metered, upstream_path)
+    sent = upstream_path.encode("ascii")
+    return Endpoint("/v1" + upstream_path, protocol, kind, metered, sent)
 
 
 ENDPOINTS: dict[str, Endpoint] = {

@@ -33,7 +33,7 @@ def outgoing_request(
     pieces = splice_request(body, scan, target.model_json, asks_for_usage(endpoint, scan))
     block = b"POST %b%b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
         upstream.path,
-        endpoint.upstream_path.encode("ascii"),
+        endpoint.upstream_path,
         b"?" + query if query else b"",
         upstream.lines,
         request_lines(

@@ -77,6 +77,12 @@ def scan_body(body: bytes) -> BodyScan:
 
     :raises ScanError: for a body that is refused.
     """
+    if len(body) <= MAX_KEY_BYTES:
+        if not body.isascii():
+            _check_utf8(body)
+        scan = prove_small(body)
+        if scan is not None:
+            return scan
     if len(body) <= ONE_SHOT_BYTES:
         return _scan_at_once(body)
     scanner = BodyScanner(len(body))
@@ -190,14 +196,7 @@ def _scan_at_once(body: bytes) -> BodyScan:
 def _prove_or_walk(body: bytes) -> BodyScan:
     """Scan by a proof, or else by a walk."""
     if not body.isascii():
-        try:
-            body.decode("utf-8")
-        except UnicodeDecodeError:
-            raise ScanError("invalid_json", _UNICODE) from None
-    if len(body) <= MAX_KEY_BYTES:
-        scan = prove_small(body)
-        if scan is not None:
-            return scan
+        _check_utf8(body)
     proved = prove_rebuilt(body)
     if proved is None:
         top = _parse(body)
@@ -213,6 +212,14 @@ def _prove_or_walk(body: bytes) -> BodyScan:
         if fault is not None:
             raise fault.again()
     return scan
+
+
+def _check_utf8(body: bytes) -> None:
+    """Refuse what is not text."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ScanError("invalid_json", _UNICODE) from None
 
 
 def _walk_fault(walk: JsonWalk) -> ScanError | None:

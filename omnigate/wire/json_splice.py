@@ -24,15 +24,16 @@ def splice_request(
         members stay; a value that is neither an object nor null is left to the
         upstream to refuse.
     """
-    edits = [(scan.model_start, scan.model_end, model)]
-    if add_usage and scan.include_usage is not True:
-        if scan.options_start < 0:
-            edits.append((scan.insert_at, scan.insert_at, _OPTIONS))
-        else:
-            options = body[scan.options_start : scan.options_end]
-            edits.append((scan.options_start, scan.options_end, _asking_for_usage(options)))
-    edits.sort()
     text_of: bytes | memoryview = body if len(body) < _VIEW_BYTES else memoryview(body)
+    if not add_usage or scan.include_usage is True:
+        return [text_of[: scan.model_start], model, text_of[scan.model_end :]]
+    edits = [(scan.model_start, scan.model_end, model)]
+    if scan.options_start < 0:
+        edits.append((scan.insert_at, scan.insert_at, _OPTIONS))
+    else:
+        options = body[scan.options_start : scan.options_end]
+        edits.append((scan.options_start, scan.options_end, _asking_for_usage(options)))
+    edits.sort()
     pieces: list[bytes | memoryview] = []
     place = 0
     for start, end, text in edits:

@@ -24,7 +24,7 @@ class EndpointsTests(SynchronousTestCase):
         """An upstream's base address ends in /v1, so the path to add does not begin with it."""
         for path, endpoint in ENDPOINTS.items():
             self.assertEqual(path, endpoint.path)
-            self.assertEqual(path, "/v1" + endpoint.upstream_path)
+            self.assertEqual(path.encode(), b"/v1" + endpoint.upstream_path)
 
     def test_metered(self) -> None:
         """Only the counting of tokens costs nothing."""

@@ -102,6 +102,16 @@ class ProofTests(SynchronousTestCase):
                 continue
             self.assertEqual(claims(body), [], name)
 
+    def test_as_many_brackets_as_levels(self) -> None:
+        """A small body is proved by its few brackets, of whichever kind; one more is too many."""
+        for lists in (0, 1, 31, 32, 33, 62, 63):
+            for more, proved in ((0, True), (1, False), (100, False)):
+                values = [b"[]"] * lists + [b"{}"] * (MAX_DEPTH - 1 - lists + more)
+                for kinds in (values, values[::-1]):
+                    many = b",".join(b'"x":' + value for value in kinds)
+                    scan = prove_small(b'{"model":"m",' + many + b"}")
+                    self.assertEqual(proved, scan is not None, (lists, more))
+
     def test_they_hold_for_what_clients_send(self) -> None:
         """The proofs are there for real bodies: compact and spaced, small and large."""
         code = "if (a[0]) { return {\n} }" * 50
