@@ -33,7 +33,7 @@ from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.plane_figures import PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
-from omnigate.gateway.shared_uses import SharedUses, SharedUsesError
+from omnigate.gateway.shared_uses import SharedUses
 from omnigate.gateway.spool import Spool, SpoolInUseError, at_once
 from omnigate.gateway.worker_spools import LeftSpools
 from omnigate.protocols.addresses import AddressError, parse_address
@@ -41,7 +41,6 @@ from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
-from omnigate.worker_seat import WorkerSeat
 
 #: Files beside connections: logs, spool, the reactor's own, and some to spare.
 _OTHER_FILES = 256
@@ -54,11 +53,11 @@ def data_service(
     reactor: Any,
     ending: Ending,
     endpoint: IStreamServerEndpoint,
-    seat: WorkerSeat | None = None,
+    shared: SharedUses | None = None,
 ) -> DataService:
     """Put a data plane together; what is wrong ends the start with status 1 and its line.
 
-    :param seat: of a worker; its parent does what is there once for all.
+    :param shared: what a worker counts in; its parent does what is there once for all.
     """
     _allow_open_files(settings.max_connections)
     writer = WriterThread("omnigate-data", reactor.callFromThread)
@@ -66,19 +65,17 @@ def data_service(
     # Only our own reactor sends the answers of a turn together.
     before_sends = getattr(reactor, "before_sends", at_once)
     spool = Spool(settings.spool, writer, before_sends=before_sends)
-    _open_spool(settings, spool, START_FAILED if seat is None else HELD)
+    _open_spool(settings, spool, START_FAILED if shared is None else HELD)
     watchdog = Watchdog(reactor)
     try:
         client = ControlClient(reactor, watchdog, settings.control_url, settings.internal_token)
     except AddressError as error:
         refuse_start(PROGRAM, [f"OMNIGATE_CONTROL_URL: {error}"])
     flush_seconds = settings.flush_ms / 1000
-    left = shared = None
-    if seat is None or seat.index == 0:
-        count = 1 if seat is None else seat.count
+    left = None
+    if shared is None or shared.index == 0:
+        count = 1 if shared is None else shared.workers
         left = LeftSpools(settings.spool, count, writer, client.post, reactor, flush_seconds)
-    if seat is not None and seat.counters_fd is not None:
-        shared = _attach(seat.counters_fd, seat.index)
     delivery = Delivery(
         spool,
         client.post,
@@ -87,7 +84,7 @@ def data_service(
         lambda: {**spool_figures(spool, left), **plane.figures()},
         secrets.token_hex(16),
     )
-    access_log = AccessLog(settings.access_log, log_writer, reactor, shared=seat is not None)
+    access_log = AccessLog(settings.access_log, log_writer, reactor, shared=shared is not None)
     books = Books(spool.append, delivery.refusal)
     plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time, shared)
     parts = DataParts(
@@ -116,20 +113,12 @@ def data_service(
         settings.config_cache,
         service.install,
         writer,
-        keeps=seat is None or seat.index == 0,
+        keeps=shared is None or shared.index == 0,
     )
-    if settings.metrics_listen and seat is None:
+    if settings.metrics_listen and shared is None:
         _serve_metrics(reactor, service, settings.metrics_listen)
     reactor.callWhenRunning(set_apart)
     return service
-
-
-def _attach(counters_fd: int, index: int) -> SharedUses:
-    """Count with the other workers."""
-    try:
-        return SharedUses.attach(counters_fd, index)
-    except SharedUsesError as error:
-        refuse_start(PROGRAM, [str(error)])
 
 
 def set_apart() -> None:

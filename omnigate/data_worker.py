@@ -24,14 +24,15 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from omnigate.daemon import Ending, endpoint_of
+from omnigate.daemon import Ending, endpoint_of, refuse_start
 from omnigate.data_parts import data_service
 from omnigate.data_tap import LISTEN, PROGRAM
 from omnigate.gateway.figure_teller import FigureTeller
 from omnigate.gateway.plane_figures import PlaneFigures, collector_parts
 from omnigate.gateway.service import DataService
+from omnigate.gateway.shared_uses import CONNECTIONS, SharedUses, SharedUsesError
 from omnigate.gateway.worker_spools import worker_path
-from omnigate.protocols.inherited_port import inherit_port
+from omnigate.protocols.inherited_port import Counts, inherit_port
 from omnigate.settings import DataSettings
 from omnigate.systemd_notify import READY
 from omnigate.worker_channel import (
@@ -79,6 +80,12 @@ class WorkerEnding(Ending):
             self.stop()
             self.hurry()
 
+    def _asked_to_stop(self) -> None:
+        """Take a signal; the parent may have said the same just before, so one is no hurry."""
+        self.stop()
+        if self._signals > 1:
+            self.hurry()
+
     def orphaned(self) -> None:
         """Stop, since the parent is gone: another one may want the port and the files."""
         if not self.stopping:
@@ -90,17 +97,20 @@ class InheritingReactor:
     """The reactor, but for listening: whatever an endpoint asks for is the inherited socket.
 
     :param descriptor: of the socket; the first port takes it.
+    :param counts: the connections of each worker, see :class:`FairShare`, as is ``index``.
     """
 
-    def __init__(self, reactor: Any, descriptor: int) -> None:
+    def __init__(self, reactor: Any, descriptor: int, counts: Counts, index: int) -> None:
         self._reactor = reactor
         self._descriptor = descriptor
+        self._counts = counts
+        self._index = index
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reactor, name)
 
     def _port(self, factory: IProtocolFactory) -> IListeningPort:
-        return inherit_port(self._reactor, self._descriptor, factory)
+        return inherit_port(self._reactor, self._descriptor, factory, self._counts, self._index)
 
     def listenTCP(
         self, port: int, factory: IProtocolFactory, backlog: int = 50, interface: str = ""
@@ -164,13 +174,12 @@ def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Se
 
     channel = Channel(decode_down, heard, ending.orphaned)
     _connect(reactor, seat.channel_fd, channel)
-    endpoint = endpoint_of(
-        PROGRAM,
-        InheritingReactor(reactor, seat.listen_fd),
-        endpoint_text(settings.listen),
-        LISTEN,
+    shared = _attach(seat)
+    listening = InheritingReactor(
+        reactor, seat.listen_fd, shared.plane.ints(CONNECTIONS), seat.index
     )
-    service = data_service(own_files(settings, seat), reactor, ending, endpoint, seat)
+    endpoint = endpoint_of(PROGRAM, listening, endpoint_text(settings.listen), LISTEN)
+    service = data_service(own_files(settings, seat), reactor, ending, endpoint, shared)
     if settings.metrics_listen:
         teller = _teller(service, channel, reactor)
 
@@ -186,6 +195,14 @@ def worker_service(settings: DataSettings, seat: WorkerSeat, reactor: Any) -> Se
     pulse.clock = reactor
     reactor.callWhenRunning(pulse.start, ALIVE_SECONDS)
     return service
+
+
+def _attach(seat: WorkerSeat) -> SharedUses:
+    """Count with the other workers."""
+    try:
+        return SharedUses.attach(seat.counters_fd, seat.index)
+    except SharedUsesError as error:
+        refuse_start(PROGRAM, [str(error)])
 
 
 def _teller(service: DataService, channel: Channel[Down], reactor: Any) -> FigureTeller:

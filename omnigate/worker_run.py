@@ -143,7 +143,7 @@ def start_worker(
     command: WorkerCommand,
     count: int,
     listen_fd: int,
-    counters_fd: int | None,
+    counters_fd: int,
 ) -> WorkerRun:
     """Start a worker's process.
 
@@ -151,9 +151,7 @@ def start_worker(
     :raises OSError: it cannot be started.
     """
     run = WorkerRun(place)
-    seat = WorkerSeat(
-        place.index, count, LISTEN_FD, CHANNEL_FD, None if counters_fd is None else COUNTERS_FD
-    )
+    seat = WorkerSeat(place.index, count, LISTEN_FD, CHANNEL_FD, COUNTERS_FD)
     ours, theirs = socket.socketpair()
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     descriptors: dict[int, int | str] = {
@@ -162,9 +160,8 @@ def start_worker(
         _STANDARD_ERROR: "r",
         LISTEN_FD: listen_fd,
         CHANNEL_FD: theirs.fileno(),
+        COUNTERS_FD: counters_fd,
     }
-    if counters_fd is not None:
-        descriptors[COUNTERS_FD] = counters_fd
     with ours, theirs:
         try:
             reactor.spawnProcess(

@@ -23,14 +23,14 @@ class WorkerSeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``index`` counts from 0; ``count`` is how many workers there are.  ``listen_fd`` is a socket
     that listens, ``channel_fd`` the line to the parent (:mod:`omnigate.worker_channel`), and
-    ``counters_fd`` the memory that all workers count in, where there is one.
+    ``counters_fd`` the memory that all workers count in.
     """
 
     index: int
     count: int
     listen_fd: int
     channel_fd: int
-    counters_fd: int | None = None
+    counters_fd: int
 
     def told(self) -> str:
         """Return the seat as the variable has it."""

@@ -42,15 +42,7 @@ class Reactor:
 
 
 class Port:
-    """A port that notes how many connections it is to accept."""
-
-    def __init__(self) -> None:
-        self.numberAccepts = 100
-        self.accepted: list[int] = []
-
-    def doRead(self) -> None:
-        self.accepted.append(self.numberAccepts)
-        self.numberAccepts += 20
+    """A port that is none."""
 
 
 class EndingTests(SynchronousTestCase):
@@ -87,6 +79,16 @@ class EndingTests(SynchronousTestCase):
         self.ending.heard(Hurry())
         self.assertEqual((self.told, self.reactor.stops), (["hurry"], 1))
 
+    def test_signals(self) -> None:
+        """One signal says what the parent may have said already; two are in a hurry."""
+        self.patch(self.ending, "_hurry_seconds", 3600.0)
+        self.ending.heard(Drain())
+        self.reactor.callFromThread = lambda call: call()  # type: ignore[attr-defined]
+        self.ending._signalled()
+        self.assertEqual((self.told, self.reactor.stops), ([], 1))
+        self.ending._signalled()
+        self.assertEqual((self.told, self.reactor.stops), (["hurry"], 1))
+
     def test_parent_is_gone(self) -> None:
         """It stops in order; at the end of a stop that is nothing new."""
         self.ending.orphaned()
@@ -107,7 +109,7 @@ class ListenTests(SynchronousTestCase):
         reactor = Reactor()
         with socket.socket(family) as handle:
             descriptor = os.dup(handle.fileno())
-        stand_in: Any = InheritingReactor(reactor, descriptor)
+        stand_in: Any = InheritingReactor(reactor, descriptor, [0], 0)
         factory = Factory()
         port = self.successResultOf(serverFromString(stand_in, text).listen(factory))
         [(adopted, taken)] = reactor.adopted
@@ -131,17 +133,10 @@ class ListenTests(SynchronousTestCase):
             self.assertEqual(endpoint_text(text), text)
         self.listen(endpoint_text("systemd:domain=INET:name=public"), socket.AF_INET)
 
-    def test_one_connection_at_a_time(self) -> None:
-        """However many wait, the others have their turn."""
-        _, port = self.listen("tcp:80", socket.AF_INET)
-        for _ in range(3):
-            port.doRead()
-        self.assertEqual(port.accepted, [1, 1, 1])
-
     def test_the_rest_is_the_reactor(self) -> None:
         """Clocks and connections are the real one's."""
         reactor = Reactor()
-        stand_in: Any = InheritingReactor(reactor, -1)
+        stand_in: Any = InheritingReactor(reactor, -1, [0], 0)
         stand_in.stop()
         self.assertEqual(reactor.stops, 1)
 
@@ -154,7 +149,7 @@ class FilesTests(SynchronousTestCase):
         folder = tempfile.gettempdir()
         environ = {"OMNIGATE_INTERNAL_TOKEN": "x" * 16, "OMNIGATE_STATE_DIR": folder}
         settings, _ = read_data_settings(environ)
-        self.assertEqual(own_files(settings, WorkerSeat(0, 3, 3, 4)), settings)
-        second = own_files(settings, WorkerSeat(2, 3, 3, 4))
+        self.assertEqual(own_files(settings, WorkerSeat(0, 3, 3, 4, 5)), settings)
+        second = own_files(settings, WorkerSeat(2, 3, 3, 4, 5))
         self.assertEqual(second.spool, f"{folder}/omnigate-usage-2.spool")
         self.assertEqual(second.config_cache, settings.config_cache)

@@ -15,7 +15,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.worker_channel import Alive, Drain, Up, frame
 from omnigate.worker_place import End, WorkerPlace
 from omnigate.worker_run import (
-    COUNTERS_FD,
     WorkerCommand,
     WorkerRun,
     interpreter_command,
@@ -127,7 +126,7 @@ class CommandTests(SynchronousTestCase):
             "LISTEN_PID": "1",
             "LISTEN_FDNAMES": "public",
         }
-        seat = WorkerSeat(0, 2, 3, 4)
+        seat = WorkerSeat(0, 2, 3, 4, 5)
         given = WorkerCommand(("x",), environ, "/").environ_of(seat)
         self.assertEqual(take_seat(given), seat)
         self.assertEqual(sorted(given), ["CREDENTIALS_DIRECTORY", "OMNIGATE_INTERNAL_TOKEN"])
@@ -141,44 +140,42 @@ class StartTests(SynchronousTestCase):
         self.place: Any = Place()
         self.reactor = Reactor()
 
-    def start(self, counters_fd: int | None, folder: str = "/") -> WorkerRun:
-        """Start a worker with a file in the place of the port."""
+    def start(self, folder: str = "/") -> WorkerRun:
+        """Start a worker with a file in the place of the port, and of the memory."""
         command = WorkerCommand(("/bin/x", "y"), {"HOME": "/"}, folder)
         with open(os.devnull, "rb") as file:
-            return start_worker(self.reactor, self.place, command, 2, file.fileno(), counters_fd)
+            return start_worker(self.reactor, self.place, command, 2, file.fileno(), file.fileno())
 
     def test_descriptors(self) -> None:
         """A worker is told which of its descriptors is what, and gets no others."""
-        with open(os.devnull, "rb") as memory:
-            for counters in (None, memory.fileno()):
-                self.start(counters)
-                executable, args, env, path, open_now = self.reactor.spawned.pop()
-                self.assertEqual((executable, args, path), ("/bin/x", ("/bin/x", "y"), "/"))
-                seat = take_seat(dict(env))
-                assert seat is not None
-                self.assertEqual((seat.index, seat.count), (1, 2))
-                self.assertEqual(seat.counters_fd, None if counters is None else COUNTERS_FD)
-                numbers = {0, 1, 2, seat.listen_fd, seat.channel_fd}
-                self.assertEqual(set(open_now), numbers | ({COUNTERS_FD} if counters else set()))
-                self.assertFalse(self.reactor.blocking)
+        self.start()
+        executable, args, env, path, open_now = self.reactor.spawned.pop()
+        self.assertEqual((executable, args, path), ("/bin/x", ("/bin/x", "y"), "/"))
+        seat = take_seat(dict(env))
+        assert seat is not None
+        self.assertEqual((seat.index, seat.count), (1, 2))
+        numbers = {0, 1, 2, seat.listen_fd, seat.channel_fd, seat.counters_fd}
+        self.assertEqual(set(open_now), numbers)
+        self.assertEqual(len(numbers), 6)
+        self.assertFalse(self.reactor.blocking)
 
     def test_folder_that_is_closed(self) -> None:
         """A worker begins in the parent's folder, if it may."""
-        self.start(None, "/nowhere/at/all")
+        self.start("/nowhere/at/all")
         self.assertEqual(self.reactor.spawned[0][3], "/")
 
     def test_refused(self) -> None:
         """Where the system refuses, nothing is left open."""
         self.reactor.refuses = True
         before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
-        self.assertRaises(OSError, self.start, None)
+        self.assertRaises(OSError, self.start)
         after = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
         self.assertEqual(len(before), len(after))
 
     def test_seat_is_not_inherited(self) -> None:
         """A worker's own variable never comes from the parent's environment."""
         command = WorkerCommand(("x",), {SEAT_VARIABLE: "old"}, "/")
-        seat = WorkerSeat(0, 2, 3, 4)
+        seat = WorkerSeat(0, 2, 3, 4, 5)
         self.assertEqual(take_seat(command.environ_of(seat)), seat)
 
 

@@ -8,11 +8,32 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
 
 from twisted.internet import tcp, unix
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorTime
 from twisted.python.failure import Failure
+
+#: How long a worker that is ahead leaves connections to the others, in seconds: they are woken at
+#: the same moment, and need no more than a turn of the reactor.
+HOLD_BACK_SECONDS: Final = 0.001
+
+#: How many connections it then takes all the same: where the others are busy or gone, two a
+#: millisecond is still more than clients that keep their connections open.
+GRANTED: Final = 2
+
+#: The part of its own connections by which a worker may be ahead: with few it matters, with
+#: thousands it does not.
+SLACK_PART: Final = 16
+
+
+class Counts(Protocol):
+    """A number for each worker."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __iter__(self) -> Iterator[int]: ...
 
 
 class InheritedUnixPort(unix.Port):
@@ -37,10 +58,54 @@ class InheritedUnixPort(unix.Port):
         tcp.Port.connectionLost(self, reason)
 
 
-def inherit_port(reactor: Any, descriptor: int, factory: IProtocolFactory) -> IListeningPort:
+class FairShare:
+    """Accepts for one of several workers, so that all have about as many connections.
+
+    The kernel wakes every worker for a connection, and whoever runs first takes it; in a burst that
+    is one and the same. So a worker that is ahead of the one with the fewest connections holds back
+    for a moment, in which the others come to it. If none does, they are busy, and it goes on.
+
+    :param port: an adopted port.
+    :param counts: the connections of each worker, kept by them.
+    :param index: which of them is this one's.
+    """
+
+    def __init__(self, port: Any, clock: IReactorTime, counts: Counts, index: int) -> None:
+        self._port = port
+        self._clock = clock
+        self._counts = counts
+        self._index = index
+        self._granted = 0
+
+    def read(self) -> None:
+        """Accept one connection, or hold back; called where one waits."""
+        if self._granted:
+            self._granted -= 1
+        elif self._ahead():
+            self._port.stopReading()
+            self._clock.callLater(HOLD_BACK_SECONDS, self._go_on)
+            return
+        # Twisted takes what there is, up to a hundred at a time.
+        self._port.numberAccepts = 1
+        type(self._port).doRead(self._port)
+
+    def _ahead(self) -> bool:
+        own = self._counts[self._index]
+        return own > min(self._counts) + 1 + own // SLACK_PART
+
+    def _go_on(self) -> None:
+        if self._port.connected and not self._port.disconnecting:
+            self._granted = GRANTED
+            self._port.startReading()
+
+
+def inherit_port(
+    reactor: Any, descriptor: int, factory: IProtocolFactory, counts: Counts, index: int
+) -> IListeningPort:
     """Accept connections on an inherited socket; the descriptor is used up.
 
-    :param reactor: anything with ``adoptStreamPort``.
+    :param reactor: anything with ``adoptStreamPort`` and a clock.
+    :param counts: see :class:`FairShare`, as is ``index``.
     :raises OSError: it is no socket that listens.
     """
     with socket.socket(fileno=os.dup(descriptor)) as handle:
@@ -55,15 +120,5 @@ def inherit_port(reactor: Any, descriptor: int, factory: IProtocolFactory) -> IL
     else:
         port = reactor.adoptStreamPort(descriptor, family, factory)
     os.close(descriptor)
-    port.doRead = lambda: accept_one(port)
+    port.doRead = FairShare(port, reactor, counts, index).read
     return port  # type: ignore[no-any-return]
-
-
-def accept_one(port: Any) -> None:
-    """Accept one connection, and leave the next to whoever is free first.
-
-    Twisted takes what there is, up to a hundred at a time: of a burst of connections one worker
-    would get nearly all, and be busy with them while the others have nothing to do.
-    """
-    port.numberAccepts = 1
-    type(port).doRead(port)

@@ -1,0 +1,1 @@
+With `OMNIGATE_WORKERS` (`--workers`) so many processes serve the data plane's port, one for each core, as one daemon: one start, one log, one stop, one limit for each key; a worker that is lost is replaced, and the others go on.
