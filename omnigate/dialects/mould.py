@@ -14,6 +14,8 @@ read as any other.
 import re
 from collections.abc import Callable
 
+import msgspec
+
 from omnigate.dialects.event_shapes import TEXT_MEMBERS
 
 #: Longer events have no mould, since each stream keeps its own. Those of real streams that hold a
@@ -31,8 +33,10 @@ _texts = re.compile(
 _padding = re.compile(rb'"obfuscation": ?"([0-9A-Za-z]++)"').search
 
 
-class Mould:
+class Mould(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Tells whether an event is like the one before, and how long its text is.
+
+    The collector need not look at it, since it holds bytes only and there are thousands.
 
     :ivar front: what stands before the text.
     :ivar between: what stands between the text and the padding; empty where there is none.
@@ -40,13 +44,10 @@ class Mould:
     :ivar around: how many bytes front and back have.
     """
 
-    __slots__ = ("around", "back", "between", "front")
-
-    def __init__(self, front: bytes, between: bytes, back: bytes) -> None:
-        self.front = front
-        self.between = between
-        self.back = back
-        self.around = len(front) + len(back)
+    front: bytes
+    between: bytes
+    back: bytes
+    around: int
 
     def text_bytes(self, event: bytes) -> int:
         """Return how long the text of an event is, in bytes; 0 where the event does not fit."""
@@ -67,11 +68,16 @@ class Mould:
 
     def within(self, lead: bytes, end: bytes) -> "Mould":
         """Return the mould of what has further bytes before and behind."""
-        return Mould(lead + self.front, self.between, self.back + end)
+        return mould(lead + self.front, self.between, self.back + end)
 
     def has(self, part: bytes) -> bool:
         """Tell whether ``part``, which is not empty, stands in what is the same in all events."""
         return any(part in same for same in (self.front, self.between, self.back))
+
+
+def mould(front: bytes, between: bytes, back: bytes) -> Mould:
+    """Return a mould of its parts."""
+    return Mould(front, between, back, len(front) + len(back))
 
 
 def mould_of(event: bytes, text_bytes: int, read: Callable[[bytes], int]) -> Mould | None:
@@ -89,11 +95,11 @@ def mould_of(event: bytes, text_bytes: int, read: Callable[[bytes], int]) -> Mou
         start, end = found.span(1)
         if end - start != text_bytes:
             continue
-        mould = _cut(event, start, end)
+        found_mould = _cut(event, start, end)
         text = event[start:end]
         longer = event[:end] + text + event[end:]
-        if mould.text_bytes(event) and read(longer) == 2 * text_bytes:
-            return mould
+        if found_mould.text_bytes(event) and read(longer) == 2 * text_bytes:
+            return found_mould
     return None
 
 
@@ -101,5 +107,5 @@ def _cut(event: bytes, start: int, end: int) -> Mould:
     """Return what is around a text that stands at a place."""
     padding = _padding(event, end)
     if padding is None:
-        return Mould(event[:start], b"", event[end:])
-    return Mould(event[:start], event[end : padding.start(1)], event[padding.end(1) :])
+        return mould(event[:start], b"", event[end:])
+    return mould(event[:start], event[end : padding.start(1)], event[padding.end(1) :])

@@ -48,6 +48,7 @@ class StreamPassage:
     """
 
     __slots__ = (
+        "_all_held",
         "_clear_bytes",
         "_hide_usage",
         "_hold",
@@ -91,9 +92,10 @@ class StreamPassage:
         self._hide_usage = hide_usage
         self._secret = secret
         self._splitter = EventSplitter()
-        self._hold = Hold(held or HeldBytes())
+        self._all_held = held or HeldBytes()
+        self._hold: Hold | None = None  # most streams keep back too little to need one
         self._long: LongEvent | None = None  # the unfinished event, where parts of it have passed
-        self._striker = PieceStriker(secret)  # for what passes in pieces
+        self._striker: PieceStriker | None = None  # of the same
         self._settled = False  # started, and nothing is held
         self._mould: Mould | None = None  # of a read that is one event
         self._taken_mould: Mould | None = None  # of the meter's, the one it was made of
@@ -168,14 +170,22 @@ class StreamPassage:
         if out is None:
             return b""
         pending_bytes = splitter.pending_bytes
-        hold = self._hold
-        if pending_bytes > HOLD_BYTES or (
-            (pending_bytes > LITTLE_BYTES or hold.bytes) and not hold.keep(pending_bytes)
-        ):
-            hold.keep(0)
+        if (
+            pending_bytes > HOLD_BYTES or pending_bytes > LITTLE_BYTES or self._hold is not None
+        ) and not self._may_hold(pending_bytes):
             out += self._part_of_long(splitter.pass_on())
         self._settled = self.started and not pending_bytes
         return out
+
+    def _may_hold(self, size: int) -> bool:
+        """Hold so much of an event, if that is not too much for one, nor for all streams."""
+        hold = self._hold
+        if hold is None:
+            hold = self._hold = Hold(self._all_held)
+        if size > HOLD_BYTES:
+            hold.keep(0)
+            return False
+        return hold.keep(size)
 
     def _pass_blocks(self, blocks: list[bytes]) -> bytes | None:
         """Return what of the blocks passes; ``None`` where the first event is an error."""
@@ -243,18 +253,21 @@ class StreamPassage:
     def _part_of_long(self, data: bytes) -> bytes:
         """Pass a part of an event that is too long to be held; the first begins it."""
         self.started = True
-        if self._long is None:
-            self._long = LongEvent()
-        self._long.feed(data)
-        return self._striker.feed(data)
+        event, striker = self._long, self._striker
+        if event is None or striker is None:
+            event = self._long = LongEvent()
+            striker = self._striker = PieceStriker(self._secret)
+        event.feed(data)
+        return striker.feed(data)
 
     def _rest_of_long(self, rest: bytes) -> bytes:
         """Pass the last part of such an event."""
-        event, self._long = self._long, None
-        assert event is not None
+        event, striker = self._long, self._striker
+        assert event is not None and striker is not None
+        self._long = self._striker = None
         event.feed(rest)
         self._note(self._meter.long_event(event))
-        return self._striker.feed(rest) + self._striker.end()
+        return striker.feed(rest) + striker.end()
 
 
 def plain_payloads(data: bytes) -> list[bytes] | None:

@@ -18,7 +18,6 @@ decided by the protocol, in :meth:`Figures.normalised`.
 import json
 from typing import Annotated, Any, Never
 
-import attrs
 import msgspec
 
 from omnigate.dialects.endpoints import ANTHROPIC
@@ -162,11 +161,11 @@ def _count(value: object) -> int | None:
     return None
 
 
-@attrs.define
-class Figures:
+class Figures(msgspec.Struct, gc=False):
     """The provider's own figures for one answer, each the largest seen so far.
 
-    The largest, because every protocol that repeats a figure repeats it as a running total.
+    The largest, because every protocol that repeats a figure repeats it as a running total. The
+    collector need not look at it: it holds numbers, and there is one for each answer.
 
     :ivar input: as the protocol counts it; see :meth:`normalised`.
     :ivar input_seen: whether an input figure of any kind was given at all.

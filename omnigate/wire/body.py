@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from omnigate.wire.head import ResponseHead
 
 #: The largest chunk believed: a tebibyte, far above any answer, and small enough
@@ -126,18 +128,18 @@ _TRAILER = 3  # behind the last chunk: trailer lines or the blank line
 _END = 4  # behind the body
 
 
-class ChunkedReader:
-    """Reads a body in chunked coding; extensions and trailers are bounded and dropped."""
+class ChunkedReader(msgspec.Struct, eq=False, gc=False):
+    """Reads a body in chunked coding; extensions and trailers are bounded and dropped.
 
-    __slots__ = ("_held", "_left", "_state", "_trailer_bytes", "ended", "rest")
+    The collector need not look at it: it holds no containers, and there is one for each stream.
+    """
 
-    def __init__(self) -> None:
-        self._state = _SIZE
-        self._left = 0  # payload bytes of the open chunk still to come
-        self._held = b""  # the cut beginning of a line
-        self._trailer_bytes = 0
-        self.ended = False
-        self.rest = b""
+    _state: int = _SIZE
+    _left: int = 0  # payload bytes of the open chunk still to come
+    _held: bytes = b""  # the cut beginning of a line
+    _trailer_bytes: int = 0
+    ended: bool = False
+    rest: bytes = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take one read and return the payload in it.

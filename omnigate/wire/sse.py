@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 _LINE_ENDS = (b"", b"\n", b"\r")
 _BOM = b"\xef\xbb\xbf"
 # A line end followed by a line end. ``\r\n`` is one, never two.
@@ -19,7 +21,7 @@ _TAIL_BYTES = 3
 _DATA_FIELD = b"data: "
 
 
-class EventSplitter:
+class EventSplitter(msgspec.Struct, eq=False, gc=False):
     """Cuts a stream into raw events, each with its blank line.
 
     The bytes of an event are those of the stream. Dropped are a byte order mark
@@ -29,17 +31,16 @@ class EventSplitter:
 
     What is held of an unfinished event has no bound here; :meth:`pass_on` takes it out.
 
+    The collector need not look at it: it holds no containers, and there is one for each stream.
+
     :ivar passing: the unfinished event has been taken out: its rest comes alone.
     """
 
-    __slots__ = ("_held", "_mark", "_started", "_tail", "passing")
-
-    def __init__(self) -> None:
-        self._held = bytearray()  # the unfinished event
-        self._tail = b""  # the last bytes of one that was taken out
-        self._started = False
-        self._mark = b""  # the beginning of what may be a byte order mark
-        self.passing = False
+    _held: bytearray = msgspec.field(default_factory=bytearray)  # the unfinished event
+    _tail: bytes = b""  # the last bytes of one that was taken out
+    _started: bool = False
+    _mark: bytes = b""  # the beginning of what may be a byte order mark
+    passing: bool = False
 
     @property
     def pending(self) -> bytes:

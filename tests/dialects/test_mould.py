@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import MAX_MOULDS_LOOKED_FOR, Meter
-from omnigate.dialects.mould import MAX_MOULD_BYTES, Mould
+from omnigate.dialects.mould import MAX_MOULD_BYTES, mould
 
 # By kind of endpoint: events with a word, as providers write them, with @ in its place.
 EVENTS: dict[str, list[Any]] = {
@@ -100,23 +100,25 @@ class MouldTests(SynchronousTestCase):
                     data = json.dumps(event, separators=parted).encode()
                     meter = Meter(kind, True)
                     meter.event(data.replace(b"@", b"word"))
-                    mould = meter.mould
-                    self.assertEqual(expected, mould is not None, data)
+                    found_mould = meter.mould
+                    self.assertEqual(expected, found_mould is not None, data)
+                    if found_mould is None or data.count(b"@") > 1:
+                        continue
+                    longer = data[:-1] + b"," + data[1:]
                     for text in (b"b", b"  two words ", "Grüße, 世界".encode()):
-                        longer = data[:-1] + b"," + data[1:]
-                        if mould is not None and data.count(b"@") == 1:
-                            self.assertEqual(len(text), mould.text_bytes(data.replace(b"@", text)))
-                            self.assertEqual(0, mould.text_bytes(longer.replace(b"@", text)))
+                        like = data.replace(b"@", text)
+                        self.assertEqual(len(text), found_mould.text_bytes(like))
+                        self.assertEqual(0, found_mould.text_bytes(longer.replace(b"@", text)))
 
     def test_texts_that_are_not_plain(self) -> None:
         """What may leave its string, or is no text, does not fit."""
-        mould = Mould(b'{"a":"', b"", b'"}')
+        plain = mould(b'{"a":"', b"", b'"}')
         for text in (b"", b'"', b"\\", b"\\n", b"\n", b"\x00", b"\x7f", b"\xff", b'","b":"'):
-            self.assertEqual(0, mould.text_bytes(b'{"a":"%b"}' % text), text)
-        self.assertEqual(1, mould.text_bytes(b'{"a":"b"}'))
-        self.assertEqual(0, mould.text_bytes(b'{"a":"'))
-        self.assertEqual(0, mould.text_bytes(b'"}'))
-        padded = Mould(b'{"a":"', b'","p":"', b'"}')
+            self.assertEqual(0, plain.text_bytes(b'{"a":"%b"}' % text), text)
+        self.assertEqual(1, plain.text_bytes(b'{"a":"b"}'))
+        self.assertEqual(0, plain.text_bytes(b'{"a":"'))
+        self.assertEqual(0, plain.text_bytes(b'"}'))
+        padded = mould(b'{"a":"', b'","p":"', b'"}')
         for padding in (b"", b"-", b"\xc3\xa9", b'"', b'x","p":"y'):
             self.assertEqual(0, padded.text_bytes(b'{"a":"b","p":"%b"}' % padding), padding)
         self.assertEqual(1, padded.text_bytes(b'{"a":"b","p":"9A"}'))
