@@ -26,6 +26,7 @@ from omnigate.demo_children import ChildError
 #: Bounds of what may be asked for: a benchmark that runs for an hour is a mistake.
 MAX_ROUNDS = 20
 MAX_SECONDS = 30.0
+MAX_WORKERS = 64
 
 _NAMES = (MEMORY, START, *(scenario.name for scenario in SCENARIOS))
 _USUAL = (MEMORY, START, *(scenario.name for scenario in SCENARIOS if scenario.usual))
@@ -154,6 +155,13 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         "--no-control", action="store_true", help="no control plane: usage stays in the spool"
     )
     parser.add_argument("--no-pin", action="store_true", help="leave the cores to the kernel")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes of the gateway; with more than one nothing is pinned to a core (1)",
+    )
     parser.add_argument("--no-valgrind", action="store_true", help="count no instructions")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure there too")
     parser.add_argument(
@@ -179,6 +187,10 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         parser.error(f"--rounds must be 1 to {MAX_ROUNDS}")
     if not 0.1 <= given.seconds <= MAX_SECONDS:
         parser.error(f"--seconds must be 0.1 to {MAX_SECONDS:g}")
+    if not 1 <= given.workers <= MAX_WORKERS:
+        parser.error(f"--workers must be 1 to {MAX_WORKERS}")
+    if given.workers > 1 and given.no_control:
+        parser.error("--workers needs the control plane: without it usage is read from one spool")
     options = Options(
         names=names,
         rounds=given.rounds,
@@ -187,6 +199,7 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         control=not given.no_control,
         pin=not given.no_pin,
         valgrind=not given.no_valgrind,
+        workers=given.workers,
     )
     return options, Ends(given.json, given.baseline, given.save_baseline, given.check)
 

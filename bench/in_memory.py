@@ -134,7 +134,9 @@ class MemoryGateway:
         self._environ = environ
         self._upstreams: list[Any] = []
         watchdog.start()
-        config = load_config(config_text(_CLIENT_KEY, "http://127.0.0.1:1", None))
+        config = load_config(
+            config_text(_CLIENT_KEY, "http://127.0.0.1:1", "https://127.0.0.1:1", "/none")
+        )
         keys = [
             SnapshotKey(
                 key.key_sha256 or "", key.name, key.rpm, key.models, False, key.max_concurrent
@@ -214,25 +216,29 @@ class MemoryGateway:
         return compile_upstream(config, parse_address(config.base_url), pool, self._environ)
 
 
-def config_text(client_key: str, provider: str, ca_file: str | None) -> str:
+def config_text(client_key: str, provider: str, secure: str, ca_file: str) -> str:
     """Return the config of the benchmark: one key with every limit, a provider, two protocols.
 
-    :param provider: scheme, host and port of the provider.
-    :param ca_file: the authority of a provider behind TLS.
+    :param provider: scheme, host and port of the provider; ``secure`` the same behind TLS.
+    :param ca_file: the authority of the latter.
     """
     digest = hashlib.sha256(client_key.encode("ascii")).hexdigest()
-    authority = f'\nca_file = "{ca_file}"' if ca_file else ""
     parts = [
         f'[[keys]]\nname = "bench"\nkey_sha256 = "{digest}"\nrpm = {RPM}\n'
         f'models = ["bench-*"]\nmax_concurrent = {MAX_CONCURRENT}\nbudget_usd = 1000000'
     ]
-    for name, protocol in (("provider", "openai"), ("other", "anthropic")):
+    for name, protocol, base, more in (
+        ("provider", "openai", provider, ""),
+        ("secure", "openai", secure, f'\nca_file = "{ca_file}"'),
+        ("other", "anthropic", provider, ""),
+    ):
         parts.append(
             f'[[upstreams]]\nname = "{name}"\nprotocol = "{protocol}"\n'
-            f'base_url = "{provider}/v1"\napi_key_env = "{PROVIDER_KEY_VARIABLE}"{authority}'
+            f'base_url = "{base}/v1"\napi_key_env = "{PROVIDER_KEY_VARIABLE}"{more}'
         )
     for kind, model in traffic.CLIENT_MODELS.items():
         name = "other" if kind in traffic.TRANSLATED else "provider"
+        name = "secure" if kind in traffic.SECURE else name
         parts.append(
             f'[[routes]]\nmodel = "{model}"\n  [[routes.targets]]\n  upstream = "{name}"\n'
             f'  model = "{traffic.UPSTREAM_MODELS[kind]}"\n'

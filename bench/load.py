@@ -5,12 +5,15 @@ Every load ends: at its time, at its count, or when too many answers were wrong.
 
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 import attrs
 
+from bench import certificate
 from bench.answers import AnswerReader, Payload, WrongAnswerError
 
 #: Requests of one load at the most: what a fast gateway does in ten times the usual time.
@@ -25,6 +28,7 @@ MAX_BROKEN = 20
 _CONNECT_SECONDS = 5.0
 _READ_BYTES = 256 * 1024
 _MAX_EVENTS = 256
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +40,7 @@ class Load:
     :ivar seconds: after which no request begins.
     :ivar each: requests of one connection at the most; ``None`` for as many as there is time for.
     :ivar stagger_seconds: over which the connections' first requests are spread.
+    :ivar trusted: the certificate of a gateway behind TLS; ``None`` where there is none.
     """
 
     port: int
@@ -45,6 +50,7 @@ class Load:
     seconds: float
     each: int | None = None
     stagger_seconds: float = 0.0
+    trusted: Path | None = None
 
 
 @attrs.define
@@ -77,12 +83,28 @@ def run(load: Load) -> LoadResult:
         return driver.run()
 
 
+def connected(port: int, seconds: float, trusted: Path | None) -> socket.socket:
+    """Return a connection to a port of loopback, with TLS where there is a certificate to trust.
+
+    :raises OSError: there is none
+    """
+    opened = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if trusted is None:
+        return opened
+    context = ssl.create_default_context(cafile=str(trusted))
+    try:
+        return context.wrap_socket(opened, server_hostname=certificate.HOST)
+    except OSError:
+        opened.close()
+        raise
+
+
 class _Connection:
     """One connection, and the request under way on it."""
 
-    def __init__(self, port: int, due_ns: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_SECONDS)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, due_ns: int, trusted: Path | None) -> None:
+        self.socket = connected(port, _CONNECT_SECONDS, trusted)
         self.socket.setblocking(False)
         self.due_ns = due_ns
         self.began_ns = 0
@@ -158,7 +180,7 @@ class _Driver:
                 self._read(connection)
 
     def _open(self, due_ns: int) -> _Connection:
-        connection = _Connection(self._load.port, due_ns)
+        connection = _Connection(self._load.port, due_ns, self._load.trusted)
         self._connections[connection.socket.fileno()] = connection
         self._poll.register(connection.socket, select.EPOLLIN)
         return connection
@@ -187,7 +209,7 @@ class _Driver:
         try:
             while unsent:
                 unsent = unsent[connection.socket.send(unsent) :]
-        except BlockingIOError:
+        except _NOT_NOW:
             pass
         except OSError:
             unsent = memoryview(b"")  # what was answered before the end, if anything, is read next
@@ -198,9 +220,19 @@ class _Driver:
             self._poll.modify(connection.socket, wanted)
 
     def _read(self, connection: _Connection) -> None:
+        """Read once; with TLS, all that the socket has given up already."""
+        self._read_once(connection)
+        while (
+            isinstance(connection.socket, ssl.SSLSocket)
+            and connection.socket.fileno() in self._connections
+            and connection.socket.pending()
+        ):
+            self._read_once(connection)
+
+    def _read_once(self, connection: _Connection) -> None:
         try:
             data = connection.socket.recv(_READ_BYTES)
-        except BlockingIOError:
+        except _NOT_NOW:
             return
         except OSError:
             data = b""

@@ -17,8 +17,9 @@ from typing import IO
 
 import attrs
 
-from bench import in_memory, traffic
+from bench import certificate, in_memory, traffic
 from bench.answers import AnswerReader, ExactPayload, WrongAnswerError
+from bench.load import connected
 from bench.proc import Cores, on_cores
 from omnigate.admin_client import AdminClient
 from omnigate.config.schema import load_config
@@ -117,7 +118,9 @@ class Gateway:
 class Place:
     """Starts what a benchmark needs; all of it is stopped with the group of children it is in.
 
-    :ivar provider: the fake provider, once it runs; it listens on ``provider_port``.
+    :ivar provider: the fake provider, once it runs; it listens on ``provider_port``, and with TLS
+        on ``secure_port``.
+    :ivar certificate: its certificate and key, and the gateway's.
     :ivar control: the control plane, once it runs; ``admin`` asks it.
     """
 
@@ -134,6 +137,8 @@ class Place:
         )
         self.provider: Program | None = None
         self.provider_port = 0
+        self.secure_port = 0
+        self.certificate = folder / "certificate.pem"
         self.control: Program | None = None
         (self.control_port,) = free_ports(1)
         self.admin: AdminClient | None = None
@@ -147,10 +152,13 @@ class Place:
         command += [f"--key={self.secrets.provider_key}"]
         command += [f"--client-key={self.secrets.client_key}"]
         command += [f"--size={kind}:{size}" for kind, size in sizes]
+        certificate.write(self.certificate)
+        command += [f"--certificate={self.certificate}"]
         with on_cores(self._cores.rest):
             self.provider = Program("provider", command, child_environ({}), self._folder, True)
         self._children.add(self.provider)
-        self.provider_port = int(self.provider.first_line())
+        ports = self.provider.first_line().split()
+        self.provider_port, self.secure_port = map(int, ports)
 
     def start_control(self) -> None:
         """Start the control plane.
@@ -176,10 +184,11 @@ class Place:
         self.control.wait_ready(self.control_port)
         self.admin = AdminClient(f"http://127.0.0.1:{self.control_port}", self.secrets.admin_token)
 
-    def start_gateway(self, children: Children) -> Gateway:
+    def start_gateway(self, children: Children, tls: bool = False, workers: int = 1) -> Gateway:
         """Start a data plane with an empty spool, and ask it once.
 
         :param children: the group that it is stopped with.
+        :param tls: whether clients come over TLS.
         :raises omnigate.demo_children.ChildError: when it does not come up, or its first answer is
             not the right one
         """
@@ -189,9 +198,14 @@ class Place:
         state.mkdir()
         (state / "omnigate-config.cache.json").write_bytes(self.snapshot_bytes())
         (port,) = free_ports(1)
+        listen = f"tcp:{port}:interface=127.0.0.1"
+        if tls:
+            files = f"privateKey={self.certificate}:certKey={self.certificate}"
+            listen = f"ssl:{port}:interface=127.0.0.1:{files}"
         environ = child_environ(
             {
-                "OMNIGATE_DATA_LISTEN": f"tcp:{port}:interface=127.0.0.1",
+                "OMNIGATE_DATA_LISTEN": listen,
+                "OMNIGATE_WORKERS": str(workers),
                 # With no control plane nothing answers there, and usage stays in the spool.
                 "OMNIGATE_CONTROL_URL": f"http://127.0.0.1:{self.control_port}",
                 "OMNIGATE_STATE_DIR": str(state),
@@ -203,10 +217,10 @@ class Place:
         )
         command = twistd("omnigate-data")
         began = time.monotonic()
-        with on_cores(self._cores.gateway):
+        with on_cores(self._cores.gateway if workers == 1 else None):
             program = Program(name, command, environ, self._folder)
         children.add(program)
-        self._first_answer(program, port)
+        self._first_answer(program, port, self.certificate if tls else None)
         took = time.monotonic() - began
         return Gateway(program, port, took, state / "omnigate-usage.spool")
 
@@ -243,7 +257,10 @@ class Place:
     def config_text(self) -> str:
         """Return the config of the benchmark."""
         provider = f"http://127.0.0.1:{self.provider_port}"
-        return in_memory.config_text(self.secrets.client_key, provider, None)
+        secure = f"https://{certificate.HOST}:{self.secure_port}"
+        return in_memory.config_text(
+            self.secrets.client_key, provider, secure, str(self.certificate)
+        )
 
     def snapshot_bytes(self) -> bytes:
         """Return the config as the data plane knows it."""
@@ -258,7 +275,7 @@ class Place:
 
     # -- the first answer
 
-    def _first_answer(self, program: Program, port: int) -> None:
+    def _first_answer(self, program: Program, port: int, trusted: Path | None) -> None:
         """Ask until there is an answer."""
         request = traffic.request_bytes("whole", 1024, port, self.secrets.client_key)
         end = time.monotonic() + FIRST_ANSWER_SECONDS
@@ -266,7 +283,7 @@ class Place:
             if not program.running():
                 raise program.failure("ended at its start")
             try:
-                if ask_once(port, request):
+                if ask_once(port, request, trusted):
                     return
             except WrongAnswerError as error:
                 raise program.failure(f"gave a wrong first answer: {error}") from None
@@ -274,15 +291,16 @@ class Place:
         raise program.failure(f"gave no answer within {FIRST_ANSWER_SECONDS:.0f} s")
 
 
-def ask_once(port: int, request: bytes) -> bool:
+def ask_once(port: int, request: bytes, trusted: Path | None = None) -> bool:
     """Send one plain request on a connection of its own.
 
+    :param trusted: the certificate of a gateway behind TLS.
     :returns: whether it was answered; not if nobody listens, or the gateway is not ready (503).
     :raises WrongAnswerError: it was answered with something else
     """
     reader = AnswerReader(ExactPayload(traffic.whole_body()))
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=FIRST_ANSWER_SECONDS) as opened:
+        with connected(port, FIRST_ANSWER_SECONDS, trusted) as opened:
             opened.sendall(request)
             while not reader.ended:
                 data = opened.recv(65536)

@@ -50,6 +50,20 @@ def on_cores(cores: frozenset[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def family(pid: int | None) -> list[int]:
+    """Return a process and all that descend from it and run; nothing of ``None``.
+
+    :raises OSError: there is no such process.
+    """
+    if pid is None:
+        return []
+    found = [pid]
+    for one in found:
+        for task in (_PROC / str(one) / "task").iterdir():
+            found += map(int, (task / "children").read_text("ascii").split())
+    return found
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the user and system time of a process, all its threads together, to the hundredth.
 

@@ -11,16 +11,25 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from twisted.internet.interfaces import IReactorTime, ITCPTransport
+from twisted.internet.interfaces import (
+    IProtocolNegotiationFactory,
+    IReactorTime,
+    ITCPTransport,
+)
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import PrivateCertificate
+from zope.interface import implementer
 
-from bench import traffic
+from bench import messages, traffic
 from bench.traffic import OddRequestError
 
-# The largest request of the benchmark is 1 MiB; a head is under 2 KiB.
-MAX_REQUEST_BYTES = 4 * 1024 * 1024
+# The largest request of the benchmark is 8 MiB; a head is under 2 KiB.
+MAX_REQUEST_BYTES = 9 * 1024 * 1024
+# Translated requests that were judged and found right: of each kind and size there is one.
+_MAX_JUDGED = 16
 
 _REQUEST_LINE = b"POST %b HTTP/1.1\r\n" % traffic.CHAT_PATH.encode("ascii")
+_MESSAGES_LINE = b"POST %b HTTP/1.1\r\n" % messages.MESSAGES_PATH.encode("ascii")
 _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,9})\r\n", re.IGNORECASE)
 
 
@@ -38,11 +47,20 @@ class Answers:
     ) -> None:
         self.paced_events = paced_events
         self._key = f"Bearer {key}".encode("ascii")
+        self._other_key = f"x-api-key: {key}\r\n".encode("ascii")
         self._client_key = client_key.encode("ascii")
-        self._whole = traffic.whole_answer()
         self._burst = (traffic.burst_answer(False), traffic.burst_answer(True))
+        self._complete = {kind: traffic.whole_answer(kind) for kind in traffic.ANSWER_BYTES}
+        self._complete["xwhole"] = messages.whole_answer()
+        self._complete["xburst"] = messages.stream_answer()
         self._tails: dict[tuple[str, int], bytes] = {}
+        self._turns: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        self._judged: dict[bytes, str] = {}
         for kind, size in sizes:
+            if kind in traffic.TRANSLATED:
+                turns = messages.turns_of(kind, size)
+                self._turns[kind, sum(len(text) for _, text in turns)] = turns
+                continue
             body = traffic.request_body(kind, size)
             tail = body[traffic.read_model(body)[2] :]
             self._tails[kind, len(tail)] = tail
@@ -52,6 +70,8 @@ class Answers:
 
         :raises OddRequestError: the request is not what a client of the benchmark wrote.
         """
+        if head.startswith(_MESSAGES_LINE):
+            return self._judge_translated(head, body)
         if not head.startswith(_REQUEST_LINE):
             raise OddRequestError("the path is another one than the client's")
         kind, through_gateway, end = traffic.read_model(body)
@@ -62,9 +82,22 @@ class Answers:
             raise OddRequestError("the credential is not the upstream's")
         return kind
 
+    def _judge_translated(self, head: bytes, body: bytes) -> str:
+        """The same of a request in the other protocol; one that came before is known again."""
+        if self._other_key not in head or self._client_key in head:
+            raise OddRequestError("the credential is not the upstream's")
+        kind = self._judged.get(body)
+        if kind is None:
+            kind = messages.judge_request(body, self._turns)
+            if len(self._judged) < _MAX_JUDGED:
+                self._judged[body] = kind
+        return kind
+
     def complete(self, kind: str, body: bytes) -> bytes:
         """Return a complete answer of a kind that needs no clock."""
-        return self._whole if kind == "whole" else self._burst[traffic.asks_for_usage(body)]
+        if kind == "burst":
+            return self._burst[traffic.asks_for_usage(body)]
+        return self._complete[kind]
 
 
 class ProviderConnection(Protocol):
@@ -149,6 +182,7 @@ class ProviderConnection(Protocol):
         self.transport.loseConnection()
 
 
+@implementer(IProtocolNegotiationFactory)
 class ProviderFactory(Factory):
     """Makes a connection of each that comes."""
 
@@ -161,6 +195,10 @@ class ProviderFactory(Factory):
     def buildProtocol(self, addr: object) -> Protocol:
         """Return one more connection."""
         return ProviderConnection(self._answers, self._clock)
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
+        """What the gateway asks for over TLS."""
+        return [b"http/1.1"]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -176,6 +214,7 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="KIND:BYTES",
         help="a request that clients send; may be given several times",
     )
+    parser.add_argument("--certificate", help="listen on a port with TLS, too; it is printed next")
     options = parser.parse_args(arguments)
     sizes = [(kind, int(size)) for kind, _, size in (word.partition(":") for word in options.size)]
     answers = Answers(options.paced_events, options.key, options.client_key, sizes)
@@ -188,7 +227,15 @@ def main(arguments: list[str] | None = None) -> None:
     the_reactor: Any = reactor
     factory = ProviderFactory(answers, the_reactor)
     port = the_reactor.listenTCP(0, factory, backlog=1024, interface="127.0.0.1")
-    print(port.getHost().port, flush=True)
+    ports = [port.getHost().port]
+    if options.certificate:
+        with open(options.certificate, encoding="ascii") as file:
+            identity = PrivateCertificate.loadPEM(file.read())
+        secure = the_reactor.listenSSL(
+            0, factory, identity.options(), backlog=1024, interface="127.0.0.1"
+        )
+        ports.append(secure.getHost().port)
+    print(*ports, flush=True)
     the_reactor.run()
 
 

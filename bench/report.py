@@ -244,12 +244,31 @@ def figure(value: float | None, digits: int = 3) -> str:
     return f"{rounded:,.{places}f}"
 
 
+#: What costs how many times something else on the gateway: both are scenarios.
+_TIMES = {
+    "TLS on both sides": ("tls32", "chat32"),
+    "A translated request": ("xlate32", "chat32"),
+    "A translated event": ("xstream32", "stream32"),
+}
+
+
+def _times(rows: Summaries, over: str, of: str) -> float | None:
+    one, other = rows.get((over, GATEWAY)), rows.get((of, GATEWAY))
+    if one is None or other is None or not one.cpu_us or not other.cpu_us:
+        return None
+    return one.cpu_us / other.cpu_us
+
+
 def _facts(findings: Findings, rows: Summaries) -> Iterable[str]:
     if findings.starts:
         yield (
             f"From start to the first answered request: {_spread(findings.starts)} s. "
             f"Memory idle: {_spread(findings.idle_mb)} MB."
         )
+    for name, (over, of) in _TIMES.items():
+        times = _times(rows, over, of)
+        if times is not None:
+            yield f"{name} takes {times:.2f} times the processor time."
     for scenario in SCENARIOS:
         added = added_ms(rows, scenario.name)
         if added is not None:
@@ -273,6 +292,8 @@ def _spread(values: Sequence[float]) -> str:
 def _conditions(findings: Findings, options: Options) -> str:
     pinned = findings.cores.gateway is not None
     cores = "the gateway and nginx on a core of their own" if pinned else "nothing pinned"
+    if options.workers > 1:
+        cores += f", {options.workers} workers"
     return (
         f"Medians of {options.rounds} rounds, loads of {options.seconds:g} s; {os.cpu_count()} "
         f"cores, {cores}; omnigate {__version__}, Python {platform.python_version()}."

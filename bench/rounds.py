@@ -39,6 +39,7 @@ class Options:
 
     :ivar names: of the scenarios.
     :ivar seconds: of each load.
+    :ivar workers: processes of the gateway.
     """
 
     names: Sequence[str]
@@ -48,6 +49,7 @@ class Options:
     control: bool = True
     pin: bool = True
     valgrind: bool = True
+    workers: int = 1
 
     @property
     def paced_events(self) -> int:
@@ -94,7 +96,8 @@ def run(options: Options, tell: Callable[[str], None]) -> Findings:
     """
     findings = Findings()
     usable = os.sched_getaffinity(0)
-    findings.cores = proc.choose_cores(usable) if options.pin else Cores(None, None)
+    pin = options.pin and options.workers == 1
+    findings.cores = proc.choose_cores(usable) if pin else Cores(None, None)
     if MEMORY in options.names:
         _measure_memory(options, findings, tell)
     if all(name == MEMORY for name in options.names):
@@ -181,14 +184,15 @@ class _Rounds:
         if START in self._options.names:
             self._tell(f"round {number}: {START}")
             with Children() as children:
-                gateway = self._gateway(children)
+                gateway = self._gateway(children, False)
                 findings.starts.append(gateway.first_answer_seconds)
                 time.sleep(IDLE_SECONDS)
-                findings.idle_mb.append(proc.memory_mb(gateway.program.pid, "VmRSS"))
+                family = proc.family(gateway.program.pid)
+                findings.idle_mb.append(sum(proc.memory_mb(pid, "VmRSS") for pid in family))
             place.forget(gateway)
         for scenario in self._scenarios:
             with Children() as children:
-                gateway = self._gateway(children)
+                gateway = self._gateway(children, scenario.tls)
                 for subject in self._subjects(scenario, gateway):
                     self._tell(f"round {number}: {scenario.name} on {subject.name}")
                     self._measure(scenario, subject, gateway)
@@ -199,17 +203,18 @@ class _Rounds:
             findings.control_us.append(used * 1e6 / booked)
             findings.booked = self._owed
 
-    def _gateway(self, children: Children) -> Gateway:
+    def _gateway(self, children: Children, tls: bool) -> Gateway:
         """Start a gateway; its first answer is owed to the books."""
-        gateway = self._place.start_gateway(children)
+        gateway = self._place.start_gateway(children, tls, self._options.workers)
         if self._place.admin is None:
             self._owed = Usage()
         self._owed.add("whole", 1, self._options.paced_events)
         return gateway
 
     def _subjects(self, scenario: Scenario, gateway: Gateway) -> list[Subject]:
-        subjects = [Subject(GATEWAY, gateway.port, gateway.program.pid)]
-        if self._nginx is not None:
+        trusted = self._place.certificate if scenario.tls else None
+        subjects = [Subject(GATEWAY, gateway.port, gateway.program.pid, trusted)]
+        if self._nginx is not None and scenario.nginx:
             program, port = self._nginx
             subjects.append(Subject(NGINX, port, program.pid))
         if scenario.alone:

@@ -3,81 +3,83 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import attrs
 
 from bench import load, proc, traffic
-from bench.answers import ExactPayload, PacedPayload, Payload
+from bench.answers import PacedPayload, Payload
+from bench.in_memory import payload_of
 from bench.load import Load, LoadResult
 
+_EVENTS = traffic.BURST_EVENTS
+_PACE_MS = round(traffic.PACE_SECONDS * 1000)
+_MEGABYTE = 1024 * 1024
 
-@attrs.frozen(kw_only=True)
+
+@attrs.frozen
 class Scenario:
     """One row of the table.
 
-    :ivar kind: of the traffic: ``whole``, ``burst`` or ``paced``.
-    :ivar unit: what the processor time is divided by: ``request`` or ``event``.
+    :ivar kind: of the traffic: one of :data:`~bench.traffic.CLIENT_MODELS`.
     :ivar alone: whether the provider is asked without a gateway too, for what the gateway adds.
     :ivar usual: whether it is measured where nothing else is asked for.
+    :ivar nginx: whether nginx can do the same.
+    :ivar tls: whether clients come over TLS.
     """
 
     name: str
     title: str
     kind: str
     connections: int
-    request_bytes: int
-    unit: str
-    alone: bool = False
-    usual: bool = True
+    request_bytes: int = attrs.field(default=1024, kw_only=True)
+    alone: bool = attrs.field(default=False, kw_only=True)
+    usual: bool = attrs.field(default=True, kw_only=True)
+    nginx: bool = attrs.field(default=True, kw_only=True)
+    tls: bool = attrs.field(default=False, kw_only=True)
+
+    @property
+    def unit(self) -> str:
+        """What the processor time is divided by."""
+        return "event" if self.kind in traffic.STREAMS else "request"
 
 
 SCENARIOS = (
+    Scenario("chat1", "chat, 1 KB, 1 connection", "whole", 1, alone=True),
+    Scenario("chat32", "chat, 1 KB, 32 connections", "whole", 32),
+    Scenario("xlate32", "the same, translated to Anthropic's", "xwhole", 32, nginx=False),
+    Scenario("tls32", "the same, TLS on both sides", "secure", 32, nginx=False, tls=True),
+    Scenario("stream32", f"streams of {_EVENTS} events in one write, 32", "burst", 32),
+    Scenario("xstream32", "the same, translated", "xburst", 32, nginx=False),
+    Scenario("paced100", f"streams of an event each {_PACE_MS} ms, 100", "paced", 100, usual=False),
+    Scenario("paced500", f"streams of an event each {_PACE_MS} ms, 500", "paced", 500, alone=True),
     Scenario(
-        name="chat1",
-        title="chat, 1 KB, 1 connection",
-        kind="whole",
-        connections=1,
-        request_bytes=1024,
-        unit="request",
+        "paced2000",
+        f"streams of an event each {_PACE_MS} ms, 2,000",
+        "paced",
+        2000,
         alone=True,
+        usual=False,
     ),
+    Scenario("large8", "chat, 1 MB, 8 connections", "whole", 8, request_bytes=_MEGABYTE),
     Scenario(
-        name="chat32",
-        title="chat, 1 KB, 32 connections",
-        kind="whole",
-        connections=32,
-        request_bytes=1024,
-        unit="request",
+        "huge2",
+        "chat, 8 MB, 2 connections",
+        "whole",
+        2,
+        request_bytes=8 * _MEGABYTE - 4096,
+        usual=False,
     ),
-    Scenario(
-        name="stream32",
-        title=f"streams of {traffic.BURST_EVENTS} events in one write, 32",
-        kind="burst",
-        connections=32,
-        request_bytes=1024,
-        unit="event",
-    ),
-    Scenario(
-        name="paced100",
-        title=f"streams of an event each {traffic.PACE_SECONDS * 1000:.0f} ms, 100",
-        kind="paced",
-        connections=100,
-        request_bytes=1024,
-        unit="event",
-        alone=True,
-    ),
-    Scenario(
-        name="large8",
-        title="chat, 1 MB, 8 connections",
-        kind="whole",
-        connections=8,
-        request_bytes=1024 * 1024,
-        unit="request",
-    ),
+    Scenario("down8", "answers of 1 MB, 8 connections", "whole1m", 8),
+    Scenario("hugedown2", "answers of 8 MB, 2 connections", "whole8m", 2, usual=False),
 )
 
 #: The start and the memory of a gateway that nobody asks anything: measured without a load.
 START = "start"
+
+# Of the first requests of paced streams: many pauses, so that two thousand do not begin at once.
+_STAGGER_SECONDS = 0.5
 
 #: A load before the measured one, so that connections are open and code is warm.
 WARM_SECONDS = 0.3
@@ -87,12 +89,14 @@ WARM_SECONDS = 0.3
 class Subject:
     """What a scenario is measured on: the gateway, nginx, or the provider alone.
 
-    :ivar pid: whose processor time and memory count; ``None`` for none.
+    :ivar pid: whose processor time and memory count, with its children's; ``None`` for none.
+    :ivar trusted: its certificate, where it is behind TLS.
     """
 
     name: str
     port: int
     pid: int | None
+    trusted: Path | None = None
 
 
 @attrs.define
@@ -104,7 +108,7 @@ class Reading:
     :ivar cpu_us: microseconds of processor time for a unit; ``None`` where no process is looked at.
     :ivar delays_ms: latency of each request, or of each event of a paced stream, sorted.
     :ivar seconds: how long the load took.
-    :ivar rss_peak_mb: the most memory of the process during the load.
+    :ivar rss_peak_mb: the most memory of the process during the load; of several, the sum.
     :ivar other_cores: how many cores' worth of work the rest of the machine did meanwhile.
     :ivar broken: wrong answers; ``reasons`` says what was wrong with the first few.
     """
@@ -127,8 +131,9 @@ class Reading:
 
 def events_of(scenario: Scenario, paced_events: int) -> int:
     """Return how many events one answer has, or 1 where answers are counted."""
-    per_answer = {"whole": 1, "burst": traffic.BURST_EVENTS, "paced": paced_events}
-    return per_answer[scenario.kind]
+    if scenario.kind == "paced":
+        return paced_events
+    return traffic.BURST_EVENTS if scenario.kind in traffic.STREAMS else 1
 
 
 def load_of(
@@ -138,19 +143,19 @@ def load_of(
     seconds: float,
     paced_events: int,
     delays_ns: list[int],
+    trusted: Path | None,
 ) -> Load:
     """Return the load of a scenario.
 
     :param delays_ns: is given the delay of each event of a paced stream.
+    :param trusted: the certificate of a gateway behind TLS.
     """
-    exact = {"whole": traffic.whole_body(), "burst": traffic.burst_payload(with_usage=False)}
-
-    def payload() -> Payload:
-        if scenario.kind == "paced":
-            return PacedPayload(paced_events, delays_ns)
-        return ExactPayload(exact[scenario.kind])
-
     paced = scenario.kind == "paced"
+    payload: Callable[[], Payload]
+    if paced:
+        payload = partial(PacedPayload, paced_events, delays_ns)
+    else:
+        payload = payload_of(scenario.kind)
     return Load(
         port=port,
         connections=scenario.connections,
@@ -158,8 +163,9 @@ def load_of(
         payload=payload,
         seconds=paced_events * traffic.PACE_SECONDS if paced else seconds,
         each=1 if paced else None,
-        # Spread over one pause, as streams of strangers are; else all events come at once.
-        stagger_seconds=traffic.PACE_SECONDS if paced else 0.0,
+        # Spread over some pauses, as streams of strangers are; else all events come at once.
+        stagger_seconds=min(_STAGGER_SECONDS, seconds / 4) if paced else 0.0,
+        trusted=trusted,
     )
 
 
@@ -178,31 +184,32 @@ def measure(
     :param settled: waits until the subject has done all that it owes for a load of a kind; that
         is part of the cost.
     """
+    trusted, family = subject.trusted, proc.family(subject.pid)
     # A paced stream would warm up for as long as it lasts; one in one write goes the same way.
     warming = scenario if scenario.kind != "paced" else attrs.evolve(scenario, kind="burst")
-    warm = load.run(load_of(warming, subject.port, key, WARM_SECONDS, paced_events, []))
+    warm = load.run(load_of(warming, subject.port, key, WARM_SECONDS, paced_events, [], trusted))
     settled(warming.kind, warm)
     if warm.broken:
         return Reading.of_broken(warm)
     delays_ns: list[int] = []
-    wanted = load_of(scenario, subject.port, key, seconds, paced_events, delays_ns)
-    if subject.pid is not None:
+    wanted = load_of(scenario, subject.port, key, seconds, paced_events, delays_ns, trusted)
+    for pid in family:
         with suppress(OSError):  # where it is forbidden, the peak is that of the whole run
-            proc.reset_peak(subject.pid)
-    before = _Clock.read(subject.pid, ours)
+            proc.reset_peak(pid)
+    before = _Clock.read(family, ours)
     result = load.run(wanted)
     settled(scenario.kind, result)
-    after = _Clock.read(subject.pid, ours)
+    after = _Clock.read(family, ours)
     units = result.answered * events_of(scenario, paced_events)
     if scenario.kind != "paced":
         delays_ns = result.latencies_ns
     return Reading(
         units=units,
         requests=result.answered,
-        cpu_us=(after.subject - before.subject) * 1e6 / units if subject.pid and units else None,
+        cpu_us=(after.subject - before.subject) * 1e6 / units if family and units else None,
         delays_ms=sorted(delay / 1e6 for delay in delays_ns),
         seconds=result.seconds,
-        rss_peak_mb=None if subject.pid is None else proc.memory_mb(subject.pid, "VmHWM"),
+        rss_peak_mb=sum(proc.memory_mb(pid, "VmHWM") for pid in family) if family else None,
         other_cores=after.others_since(before),
         broken=result.broken,
         reasons=result.reasons,
@@ -219,8 +226,8 @@ class _Clock:
     at: float
 
     @classmethod
-    def read(cls, pid: int | None, ours: list[int]) -> "_Clock":
-        subject = 0.0 if pid is None else proc.cpu_seconds(pid)
+    def read(cls, family: list[int], ours: list[int]) -> "_Clock":
+        subject = sum(map(proc.cpu_seconds, family))
         own = time.process_time() + sum(proc.cpu_seconds(other) for other in ours)
         return cls(subject, subject + own, proc.busy_seconds(), time.monotonic())
 

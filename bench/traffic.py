@@ -11,7 +11,14 @@ from typing import Final
 import attrs
 
 #: Whole answers by their kind, and how long the body of each is.
-ANSWER_BYTES: Final = {"whole": 1024, "whole1m": 1024 * 1024, "whole8m": 8 * 1024 * 1024}
+ANSWER_BYTES: Final = {
+    "whole": 1024,
+    "secure": 1024,
+    "whole1m": 1024 * 1024,
+    "whole8m": 8 * 1024 * 1024,
+}
+#: What is asked of the provider over TLS.
+SECURE: Final = ("secure",)
 #: Streams: of :data:`BURST_EVENTS` in one write, and with pauses.
 STREAMS: Final = ("burst", "paced", "xburst")
 #: What a provider of another protocol answers; see :mod:`bench.messages`.

@@ -25,11 +25,13 @@ class ParseTests(SynchronousTestCase):
 
     def test_options(self) -> None:
         """What is given is taken."""
-        words = "--scenarios chat1,start --rounds 1 --seconds 0.5 --no-nginx --no-control --no-pin"
-        words += " --no-valgrind --baseline kept.json --save-baseline --check 1.5"
+        words = "--scenarios chat1,start --rounds 1 --seconds 0.5 --no-nginx --no-pin"
+        words += " --no-valgrind --workers 3 --baseline kept.json --save-baseline --check 1.5"
         options, ends = parse([*words.split(), "--json", "out.json"])
+        self.assertEqual(options.workers, 3)
         self.assertEqual((list(options.names), options.rounds), (["chat1", "start"], 1))
-        self.assertFalse(options.nginx or options.control or options.pin or options.valgrind)
+        self.assertFalse(options.nginx or options.pin or options.valgrind)
+        self.assertFalse(parse(["--no-control"])[0].control)
         self.assertEqual(ends, Ends(Path("out.json"), Path("kept.json"), True, 1.5))
 
     def test_faults(self) -> None:
@@ -38,6 +40,8 @@ class ParseTests(SynchronousTestCase):
             ("--scenarios chat2", "there are memory, start, chat1"),
             ("--scenarios ,", "no scenario given"),
             ("--rounds 0", "--rounds must be 1 to 20"),
+            ("--workers 65", "--workers must be 1 to 64"),
+            ("--workers 2 --no-control", "needs the control plane"),
             ("--seconds 1000", "--seconds must be 0.1 to 30"),
         ):
             err = io.StringIO()

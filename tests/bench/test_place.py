@@ -14,8 +14,9 @@ from omnigate.demo_children import Children
 
 class ConfigTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.place = Place(Path(self.mktemp()), Children(), Cores(None, None))
+        self.place = Place(Path(self.mktemp()).absolute(), Children(), Cores(None, None))
         self.place.provider_port = 12345
+        self.place.secure_port = 12346
 
     def test_config_is_good(self) -> None:
         """Every model of the benchmark has a route, at a price, behind a key with limits."""
@@ -31,7 +32,14 @@ class ConfigTests(SynchronousTestCase):
     def test_snapshot_is_good(self) -> None:
         """The data plane would start from it."""
         snapshot = decode_snapshot(self.place.snapshot_bytes())
-        self.assertEqual(snapshot.upstreams[0].base_url, "http://127.0.0.1:12345/v1")
+        self.assertEqual(
+            [one.base_url for one in snapshot.upstreams],
+            [
+                "http://127.0.0.1:12345/v1",
+                "https://127.0.0.1:12346/v1",
+                "http://127.0.0.1:12345/v1",
+            ],
+        )
         self.assertEqual(len(snapshot.routes), len(traffic.CLIENT_MODELS))
         self.assertFalse(snapshot.keys[0].blocked)
 

@@ -1,6 +1,8 @@
 """What is read out of /proc, and who gets which core."""
 
 import os
+import subprocess
+import sys
 import time
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -13,6 +15,23 @@ STAT = (
     "731 269 0 0 20 0 5 0 123456 987654321 14000 18446744073709551615"
 )
 STATUS = "Name:\tpython\nVmPeak:\t  300000 kB\nVmHWM:\t   61440 kB\nVmRSS:\t   57344 kB\n"
+
+
+class FamilyTests(SynchronousTestCase):
+    def test_children(self) -> None:
+        """A process is counted with what it started, and with what that started."""
+        script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'open(0).read()'])"
+        started = subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        self.addCleanup(started.communicate)
+        end = time.monotonic() + 30
+        while len(family := proc.family(started.pid)) < 2 and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual((family[0], len(family)), (started.pid, 2))
+        self.assertIn(started.pid, proc.family(os.getpid()))
+        self.assertEqual(proc.family(None), [])
+        self.assertRaises(OSError, proc.family, 2**22 + 1)
 
 
 class ParseTests(SynchronousTestCase):

@@ -1,10 +1,12 @@
 """The fake provider: what it answers, and what it refuses."""
 
+import json
+
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench import traffic
+from bench import messages, traffic
 from bench.answers import AnswerReader, ExactPayload, PacedPayload
 from bench.provider import Answers, ProviderConnection
 from omnigate.wire.json_scan import scan_body
@@ -19,6 +21,7 @@ class ProviderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         sizes = [("whole", 1024), ("whole", 100_000), ("burst", 1024), ("paced", 1024)]
+        sizes += [("xwhole", 1024), ("xburst", 1024), ("whole1m", 1024), ("secure", 1024)]
         answers = Answers(EVENTS, KEY, CLIENT_KEY, sizes)
         self.connection = ProviderConnection(answers, self.clock)
         self.transport = StringTransport()
@@ -54,6 +57,41 @@ class ProviderTests(SynchronousTestCase):
             reader = AnswerReader(ExactPayload(traffic.whole_body()))
             reader.feed(self.answer(request), 0)
             self.assertTrue(reader.ended)
+
+    def test_answers_of_a_size(self) -> None:
+        """Each whole answer has its size, through a gateway or not."""
+        for kind in ("whole1m", "secure"):
+            for request in (self.request(kind), self.relayed(kind)):
+                reader = AnswerReader(ExactPayload(traffic.whole_body(kind)))
+                reader.feed(self.answer(request), 0)
+                self.assertTrue(reader.ended)
+
+    def translated(self, kind: str, key: str = KEY) -> bytes:
+        """A request in the other protocol, as a gateway makes it."""
+        (_, system), (_, user) = messages.turns_of(kind, 1024)
+        told = {
+            "model": traffic.UPSTREAM_MODELS[kind],
+            "max_tokens": 256,
+            "temperature": 0.2,
+            "stream": kind in traffic.STREAMS,
+            "system": system,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": user}]}],
+        }
+        body = json.dumps(told).encode()
+        return b"POST /v1/messages HTTP/1.1\r\nx-api-key: %b\r\ncontent-length: %d\r\n\r\n%b" % (
+            key.encode(),
+            len(body),
+            body,
+        )
+
+    def test_translated(self) -> None:
+        """A request in the other protocol is answered in it, the second time like the first."""
+        for kind, answer in (
+            ("xwhole", messages.whole_answer()),
+            ("xburst", messages.stream_answer()),
+        ):
+            for _ in range(2):
+                self.assertEqual(self.answer(self.translated(kind)), answer)
 
     def test_a_request_in_pieces(self) -> None:
         """Nothing is answered before the last byte."""
@@ -107,6 +145,9 @@ class ProviderTests(SynchronousTestCase):
         leaked = good.replace(b"\r\n\r\n", b"\r\nx-api-key: bench-client\r\n\r\n", 1)
         self.refused(leaked, b"credential")
         self.refused(self.relayed("whole", model="gpt-4o"), b"no model")
+        translated = self.translated("xwhole")
+        self.refused(translated.replace(b"plain words", b"plane words"), b"client's says")
+        self.refused(self.translated("xwhole", key="sk-other"), b"credential")
         self.refused(good + b"P", b"before the answer")
         self.refused(b"POST / HTTP/1.1\r\nhost: x\r\n\r\n", b"no length")
         self.refused(b"POST / HTTP/1.1\r\ncontent-length: 99999999\r\n\r\n", b"larger")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from bench import report
+from bench.relative import Yards
 from bench.report import Summary, median, percentile, table
 from bench.rounds import ALONE, GATEWAY, NGINX, Findings, Options
 from bench.scenarios import Reading
@@ -118,6 +119,27 @@ class TextTests(SynchronousTestCase):
         self.assertIn("Added to the median request of chat1: 1.50 ms.", text)
         self.assertIn("Note: a note.", text)
         self.assertIn("7 requests, 100 tokens in, 200 out, 0.000135 USD", text)
+
+    def test_what_costs_how_often(self) -> None:
+        """TLS and translation are told in times what the plain figure is."""
+        found = findings()
+        found.readings["chat32", GATEWAY] = [reading(50.0, [1.0])]
+        found.readings["tls32", GATEWAY] = [reading(90.0, [1.0])]
+        text = report.text_report(found, Options(names=["chat32", "tls32"]))
+        self.assertIn("TLS on both sides takes 1.80 times the processor time.", text)
+        self.assertNotIn("A translated request takes", text)
+
+    def test_memory(self) -> None:
+        """What was measured in memory has a table of its own, with instructions where there are."""
+        found = Findings(yards=[Yards("exchange", "one exchange", "request", 3.9, 60.0)])
+        text = report.text_report(found, Options(names=["memory"]))
+        self.assertRegex(text, r"one exchange +60\.0 +request +3\.90$")
+        found.instructions = {"exchange": 485_214.0}
+        text = report.text_report(found, Options(names=["memory"]))
+        self.assertRegex(text, r"one exchange +60\.0 +request +3\.90 +485,214$")
+        kept = report.kept_figures(found)
+        self.assertEqual((kept.yards, kept.nginx), ({"exchange": 3.9}, {}))
+        self.assertEqual(report.kept_figures(findings()).nginx, {"chat1": 2.5})
 
     def test_report_of_nothing(self) -> None:
         """A run that broke before its first figure still has a report."""

@@ -138,6 +138,20 @@ class SmokeTests(SynchronousTestCase):
         self.assertGreater(gateway["cpu_us"], 1)
         self.assertGreater(gateway["rss_peak_mb"], 10)
 
+    def test_other_protocols(self) -> None:
+        """Translated and over TLS: right answers and right usage in both, by two workers."""
+        figures = Path("figures.json").absolute()
+        words = ["--scenarios=xlate32,xstream32,tls32", "--rounds=1", "--seconds=0.3"]
+        program = self.start(*words, "--no-nginx", "--workers=2", f"--json={figures}")
+        out, err = program.communicate(timeout=120)
+        self.assertEqual(err, "")
+        self.assertIn("TLS on both sides", out)
+        scenarios = json.loads(figures.read_text())["scenarios"]
+        for name in ("xlate32", "xstream32", "tls32"):
+            gateway = scenarios[name]["subjects"]["omnigate"]
+            self.assertEqual(gateway["broken"], 0)
+            self.assertGreater(gateway["cpu_us"], 1)
+
     def test_interrupted(self) -> None:
         """Ctrl-C ends it at once, with everything it had started, and its folder."""
         program = self.start("--scenarios=chat1", "--seconds=30", "--no-nginx", "--no-control")
