@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from twisted.internet.endpoints import serverFromString
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.logger import Logger
 from twisted.python import usage
@@ -234,7 +234,9 @@ class Ending:
         """Stop the reactor, once; services stop in order before it ends."""
         if not self.stopping and self._reactor.running:
             self.stopping = True
-            self._reactor.stop()
+            # A signal that came before the handlers were ours has stopped it already.
+            with contextlib.suppress(ReactorNotRunning):
+                self._reactor.stop()
 
     def stopped(self) -> None:
         """Note that everything stopped in order."""

@@ -94,18 +94,22 @@ def worker_command(
 
 
 class WorkerRun(ProcessProtocol):
-    """One process of a place, from its start until it and all that it said are through."""
+    """One process of a place, from its start until it and all that it said are through.
+
+    :ivar pid: the process id, which outlives the process here.
+    """
 
     def __init__(self, place: WorkerPlace) -> None:
         self.channel: Channel[Up] = Channel(decode_up, place.heard, self._line_ended)
         self._place = place
         self._end: End | None = None
         self._line_up = True
+        self.pid: int | None = None
 
-    @property
-    def pid(self) -> int | None:
-        """The process id."""
-        return None if self.transport is None else self.transport.pid
+    def connectionMade(self) -> None:
+        """Note which process it is; Twisted forgets it at the end."""
+        if self.transport is not None:
+            self.pid = self.transport.pid
 
     def send(self, message: Down) -> None:
         """Tell the process something."""

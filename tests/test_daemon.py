@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.endpoints import TCP4ServerEndpoint
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -203,6 +203,17 @@ class EndingTests(StderrCase):
         self.assertEqual(told, ["hurry"])
         self.timers[0].call()
         self.assertEqual(self.exits, [START_FAILED])
+
+    def test_stopped_already(self) -> None:
+        """A signal that Twisted's own handlers took has stopped the reactor; that is no fault."""
+        self.reactor.running = True
+        self.patch(self.reactor, "stop", self.not_running)
+        self.ending.stop()
+        self.assertTrue(self.ending.stopping)
+
+    def not_running(self) -> None:
+        """Refuse as a reactor does that is being stopped."""
+        raise ReactorNotRunning("it is being stopped")
 
     def test_broken(self) -> None:
         """An end that nobody asked for is 70."""

@@ -222,8 +222,10 @@ class RunTests(SynchronousTestCase):
         ):
             self.setUp()
             self.run_.channel.connectionLost()
+            self.process.pid = None
             self.run_.processEnded(Failure(reason))
             self.assertEqual(self.place.told, [end])
+            self.assertEqual(self.run_.pid, 4711)
 
     def test_kill(self) -> None:
         """It is ended where it stands; one that has ended is left alone."""

@@ -289,7 +289,7 @@ class LostWorkerTests(WorkersCase):
         self.assertEqual(broken, [])
         self.assertEqual({(answer.status, answer.whole) for answer in answers}, {(200, True)})
         self.assertFalse(read_answer(streams[1]).whole)
-        self.assertIn("ended by SIGKILL", run.log())
+        self.assertIn(f"(process {victim}) ended by SIGKILL", run.log())
         self.assertNotIn(victim, self.callers_on_all())
         run.terminate()
         self.assertEqual(run.wait(), 0)
