@@ -7,6 +7,7 @@ what reaches an upstream becomes one usage event, whatever breaks: the first end
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING
@@ -15,13 +16,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
-from omnigate.dialects.translate import SERVED_BY_BOTH
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
 from omnigate.gateway import reads, repeats, settle
 from omnigate.gateway.admission import Ticket
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.tables import Key, Tables
+from omnigate.gateway.tables import Target as RouteTarget
 from omnigate.protocols.response import Response
 from omnigate.text import QUOTED_CHARS, quoted
 from omnigate.wire.gather import Gathered
@@ -81,8 +82,8 @@ class Exchange:
         self.target = target
         self.response = response
         self.peer = peer
-        self.id = plane.new_id()
-        self.id_bytes = self.id.encode("ascii")
+        request_id = self.id = plane.new_id()
+        self.id_bytes = request_id.encode("ascii")
         self.entered_at = plane.clock.seconds()
         self.endpoint: Endpoint | None = None
         self.tables: Tables | None = plane.tables
@@ -116,27 +117,14 @@ class Exchange:
     def body_piece(self, data: bytes, last: bool) -> None:
         """Take in the body; when it is complete, find the route and go."""
         try:
-            arriving = self._arriving
-            if last and arriving is None:
+            if last and self._arriving is None:
                 self.body = data
                 self.scan = scan_body(data)
             else:
-                if arriving is None:
-                    arriving = self._arriving = Gathered()
-                arriving.add(data)
-                if self._scanner is None and self.head.content_length > ONE_SHOT_BYTES:
-                    self._scanner = BodyScanner(self.head.content_length)
-                if self._scanner is not None:
-                    self._scanner.feed(data)
-                    if self._scanner.fault is not None:
-                        # Nothing that follows can mend it: the rest need not be sent.
-                        raise self._scanner.fault.again()
+                self._gather(data)
                 if not last:
                     return
-                self.body = arriving.join()
-                self._arriving = None
-                scanner, self._scanner = self._scanner, None
-                self.scan = scanner.finish(self.body) if scanner else scan_body(self.body)
+                self._finish_body()
             self._forward()
         except ScanError as error:
             self.refuse(GatewayError(error.code, error.message, param=error.param))
@@ -208,6 +196,29 @@ class Exchange:
                 f"the body has {length} bytes and the limit is {plane.max_body_bytes}",
             )
 
+    def _gather(self, data: bytes) -> None:
+        """Take in a piece of a body that comes in several."""
+        arriving = self._arriving
+        if arriving is None:
+            arriving = self._arriving = Gathered()
+            if self.head.content_length > ONE_SHOT_BYTES:
+                self._scanner = BodyScanner(self.head.content_length)
+        arriving.add(data)
+        scanner = self._scanner
+        if scanner is not None:
+            scanner.feed(data)
+            if scanner.fault is not None:
+                # Nothing that follows can mend it: the rest need not be sent.
+                raise scanner.fault.again()
+
+    def _finish_body(self) -> None:
+        """The body is complete."""
+        arriving, self._arriving = self._arriving, None
+        scanner, self._scanner = self._scanner, None
+        assert arriving is not None
+        body = self.body = arriving.join()
+        self.scan = scan_body(body) if scanner is None else scanner.finish(body)
+
     def authenticate(self) -> Key:
         """The key of the request.
 
@@ -264,9 +275,7 @@ class Exchange:
                 param="model",
             )
         self.route_model = model
-        targets = route.by_protocol[endpoint.protocol]
-        if endpoint.kind in SERVED_BY_BOTH:
-            targets = route.targets
+        targets: Sequence[RouteTarget] = route.by_kind[endpoint.kind]
         if not targets:
             raise GatewayError(
                 "endpoint_not_supported",
@@ -276,12 +285,13 @@ class Exchange:
             )
         if route.cache_ttl_s and repeats.answer(self, route):
             return
+        plane = self.plane
         turn = route.turn
         route.turn = turn + 1
-        forwarding = self._forwarding = Forwarding(
-            self, self.plane, self.plane.ordered(route.strategy, targets, turn)
-        )
-        forwarding.start()
+        if len(targets) > 1:
+            targets = plane.ordered(route.strategy, targets, turn)
+        forwarding = self._forwarding = Forwarding(self, plane, targets)
+        forwarding.next()
 
     # -- answers of our own
 

@@ -44,12 +44,8 @@ class Forwarding:
         self._unfit: GatewayError | None = None
         self.attempt: Attempt | None = None
 
-    def start(self) -> None:
-        """Try the first target."""
-        self.next()
-
     def next(self) -> None:
-        """Try the next target, or tell the client that there is none left."""
+        """Try the next target, at first the first, or tell the client that there is none left."""
         if self._exchange.settled:
             return
         self._leave_attempt()

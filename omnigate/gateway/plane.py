@@ -20,6 +20,7 @@ from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.parse_memory import ParseMemory
 from omnigate.gateway.quirks import QuirkTable
+from omnigate.gateway.request_ids import RequestIds
 from omnigate.gateway.routing import order
 from omnigate.gateway.settle import Books
 from omnigate.gateway.shared_limits import SharedAdmission, SharedKeyLimits, SharedParseMemory
@@ -58,6 +59,7 @@ class DataPlane:
     :ivar clock: for everything that lasts; it may count from anywhere.
     :ivar wall: seconds since 1970, for everything that is dated.
     :ivar lag: how long the reactor was held.
+    :ivar new_id: gives a request id.
     :ivar installed_at: when the config in force was installed, in seconds since 1970.
     :ivar draining: a stop was asked for; ``/readyz`` says so.
     """
@@ -112,11 +114,8 @@ class DataPlane:
         self.tables: Tables | None = None
         self.installed_at: float | None = None
         self.draining = False
+        self.new_id = RequestIds().take
         self._random = random.Random(random.SystemRandom().getrandbits(256))
-
-    def new_id(self) -> str:
-        """A request id: 128 random bits in hexadecimal."""
-        return f"{self._random.getrandbits(128):032x}"
 
     def exchange(
         self, head: RequestHead, target: Target, response: Response, peer: str

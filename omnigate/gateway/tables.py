@@ -14,8 +14,9 @@ import msgspec
 
 from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotKey, SnapshotRoute, SnapshotUpstream
-from omnigate.dialects.endpoints import ANTHROPIC, OPENAI
+from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import models_list
+from omnigate.dialects.translate import SERVED_BY_BOTH
 from omnigate.gateway.admission import KeyUse
 from omnigate.gateway.cooldown import Cooldown
 from omnigate.protocols.pool import UpstreamPool
@@ -93,6 +94,7 @@ class Route:
     """What a model name leads to.
 
     :ivar entry: what of the snapshot it was compiled from.
+    :ivar by_kind: the targets that serve each kind of endpoint.
     :ivar turn: requests so far; where ``round_robin`` goes on.
     """
 
@@ -101,7 +103,7 @@ class Route:
     strategy: str
     cache_ttl_s: int
     targets: tuple[Target, ...]
-    by_protocol: dict[str, tuple[Target, ...]]
+    by_kind: dict[str, tuple[Target, ...]]
     turn: int = 0
 
 
@@ -285,17 +287,21 @@ def _route(
                 cooldown=cooldown,
             )
         )
-    by_protocol: dict[str, tuple[Target, ...]] = {}
-    for protocol in (OPENAI, ANTHROPIC):
-        by_protocol[protocol] = tuple(
-            target for target in targets if target.upstream.config.protocol == protocol
-        )
+    everyone = tuple(targets)
+    by_kind: dict[str, tuple[Target, ...]] = {}
+    for endpoint in ENDPOINTS.values():
+        if endpoint.kind in SERVED_BY_BOTH:
+            by_kind[endpoint.kind] = everyone
+        else:
+            by_kind[endpoint.kind] = tuple(
+                target for target in targets if target.upstream.config.protocol == endpoint.protocol
+            )
     return Route(
         entry=entry,
         model=entry.model,
         strategy=entry.strategy,
         cache_ttl_s=entry.cache_ttl_s,
-        targets=tuple(targets),
-        by_protocol=by_protocol,
+        targets=everyone,
+        by_kind=by_kind,
         turn=old.turn if old is not None else 0,
     )

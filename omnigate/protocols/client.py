@@ -128,6 +128,8 @@ class ClientConnection(Protocol):
         self._wire: Any = None
         self._plane = plane
         self._watchdog = plane.watchdog
+        # What Watchdog.after would add, told once: deadlines are set with each request.
+        self._patience = plane.client_timeout_seconds + plane.watchdog.interval
         self._factory = factory
         self._peer = peer
         self._state = _HEAD
@@ -150,7 +152,7 @@ class ClientConnection(Protocol):
         self._wire = self.transport
         self._wire.setTcpNoDelay(True)
         self._wire.registerProducer(self, True)
-        self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+        self.deadline = self._watchdog.now + self._patience
         self._watchdog.add(self)
         self._factory.opened(self)
 
@@ -162,7 +164,7 @@ class ClientConnection(Protocol):
                 self._buffer += data
             else:
                 # The first byte of a request: an idle time does not count against it.
-                self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+                self.deadline = self._watchdog.now + self._patience
                 self._buffer = data
             self._advance()
         elif state is _BODY:
@@ -263,7 +265,6 @@ class ClientConnection(Protocol):
             self._close()
         else:
             self._state = _HEAD
-            self._searched = 0
             if self._full:
                 self._await_taking()
             else:
@@ -292,7 +293,7 @@ class ClientConnection(Protocol):
 
     def _wait_for_head(self) -> None:
         """Go on with what has come of the next request, and with reading."""
-        self.deadline = self._watchdog.after(self._plane.client_timeout_seconds)
+        self.deadline = self._watchdog.now + self._patience
         if (self._buffer or self._reading_paused) and not self._advancing:
             self._advance()
 
@@ -364,35 +365,27 @@ class ClientConnection(Protocol):
         return True
 
     def _begin(self, head: RequestHead, target: Target) -> None:
-        transport = self._wire
+        plane = self._plane
+        size = self._body_left = head.content_length
+        http10 = head.http10
+        keep_alive = self._keep_alive = head.keep_alive and not http10
+        # Until the body has been read, an answer ends the connection.
         response = self._response = Response(
-            self,
-            transport,
-            self._plane.date,
-            head_only=head.method == b"HEAD",
-            http10=head.http10,
-            # Until the body has been read, an answer ends the connection.
-            keep_alive=head.keep_alive and not head.content_length,
+            self, self._wire, plane.date, head.method == b"HEAD", http10, keep_alive and not size
         )
-        self._keep_alive = head.keep_alive and not head.http10
-        self._body_left = head.content_length
         # BODY from here on, so that an answer given before the body was read is followed
         # by a discard and never by a "request" parsed out of the body.
-        self._state = _BODY if head.content_length else _ANSWER
-        exchange = self._exchange = self._plane.exchange(head, target, response, self._peer)
+        self._state = _BODY if size else _ANSWER
+        exchange = self._exchange = plane.exchange(head, target, response, self._peer)
         try:
-            wanted = exchange.begin()
-            if self._exchange is not exchange:
+            if not exchange.begin() or self._exchange is not exchange:
                 return
-            if not wanted:
-                return
-            if not head.content_length:
-                self._state = _ANSWER
+            if not size:
                 self.deadline = NEVER
                 exchange.body_piece(b"", True)
                 return
             if head.expect_continue and not self._buffer:
-                transport.write(CONTINUE)
+                self._wire.write(CONTINUE)
         except Exception:
             exchange.crashed(Failure())
             return

@@ -78,7 +78,6 @@ class Response:
         owner: ResponseOwner,
         transport: Any,
         date: HttpDate,
-        *,
         head_only: bool = False,
         http10: bool = False,
         keep_alive: bool = True,
@@ -101,16 +100,17 @@ class Response:
         :param headers: header lines, each with its CRLF, without any framing header.
         """
         self.started = self.ended = True
-        block = b"%b%bcontent-length: %d\r\n%b%b\r\n" % (
-            status_line(status),
-            self._date.line(),
-            len(body),
-            headers,
-            b"" if self.keep_alive else b"connection: close\r\n",
-        )
+        size = len(body)
         if self.head_only:
             body = b""
         self.bytes_out = len(body)
+        block = b"%b%bcontent-length: %d\r\n%b%b\r\n" % (
+            _STATUS_LINES.get(status) or status_line(status),
+            self._date.line(),
+            size,
+            headers,
+            b"" if self.keep_alive else b"connection: close\r\n",
+        )
         self._transport.write(block + body)
         self._owner.response_ended(self)
 

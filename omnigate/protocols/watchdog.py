@@ -50,13 +50,14 @@ class Watchdog:
     """Sweeps over everything that has a deadline.
 
     :ivar now: seconds on the clock at the last sweep.
+    :ivar interval: seconds between two sweeps.
     """
 
     log = Logger()
 
     def __init__(self, clock: IReactorTime, interval: float = SWEEP_SECONDS) -> None:
         self._clock = clock
-        self._interval = interval
+        self.interval = interval
         self._timed: set[Timed] = set()
         self._call: IDelayedCall | None = None
         self._due: list[Timed] = []
@@ -68,7 +69,7 @@ class Watchdog:
     def start(self) -> None:
         """Begin to sweep."""
         self.now = self._clock.seconds()
-        self._call = self._clock.callLater(self._interval, self._sweep)
+        self._call = self._clock.callLater(self.interval, self._sweep)
 
     def stop(self) -> None:
         """End sweeping; who joined stays in the set, and calls that wait are not made."""
@@ -94,7 +95,7 @@ class Watchdog:
 
     def after(self, seconds: float) -> float:
         """The deadline that is at least ``seconds`` away."""
-        return self.now + seconds + self._interval
+        return self.now + seconds + self.interval
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call once the reactor has seen to everybody else.
@@ -136,7 +137,7 @@ class Watchdog:
     def _sweep(self) -> None:
         now = self._clock.seconds()
         self.now = now
-        self._call = self._clock.callLater(self._interval, self._sweep)
+        self._call = self._clock.callLater(self.interval, self._sweep)
         # Picked first, called after: the called may join, leave or move others. What the sweep
         # before has not come to yet is due still, so it is among these.
         self._due = [timed for timed in self._timed if timed.deadline <= now]

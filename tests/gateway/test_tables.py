@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
+from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import models_list
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.tables import (
@@ -89,7 +90,7 @@ class CompileTests(TablesTestCase):
             self.assertEqual(allowed, compiled.allows(model), (models, model))
 
     def test_routes(self) -> None:
-        """A route knows its targets, and which of them speak a client's protocol."""
+        """A route knows its targets, and which of them serve a kind of endpoint."""
         tables = self.compile(
             snapshot(
                 upstreams=(upstream("u1"), upstream("u2", "anthropic")),
@@ -98,8 +99,10 @@ class CompileTests(TablesTestCase):
         )
         compiled = tables.routes["small"]
         self.assertEqual(["u2", "u1"], [target.upstream_name for target in compiled.targets])
-        self.assertEqual(["u1"], [t.upstream_name for t in compiled.by_protocol["openai"]])
-        self.assertEqual(["u2"], [t.upstream_name for t in compiled.by_protocol["anthropic"]])
+        for endpoint in ENDPOINTS.values():
+            serving = [target.upstream_name for target in compiled.by_kind[endpoint.kind]]
+            both = endpoint.kind not in ("completions", "embeddings")
+            self.assertEqual(["u2", "u1"] if both else ["u1"], serving, endpoint.kind)
         self.assertEqual('"a\u00e9\\"b"'.encode(), compiled.targets[0].model_json)
 
     def test_models(self) -> None:

@@ -172,7 +172,7 @@ class TranslatedStreamTests(StreamTestCase):
             whole = b"".join(UPSTREAMS[two][2])
             for size in (len(whole), 1, 7, 64):
                 self.begin(one, two)
-                self.plane.plane.new_id = lambda: "0" * 32  # type: ignore[method-assign]
+                self.plane.plane.new_id = lambda: "0" * 32
                 self.client = self.plane.client()
                 self.client.send(request(CLIENTS[one][1], CLIENTS[one][0]))
                 self.plane.last.answer(STREAM_HEAD)
