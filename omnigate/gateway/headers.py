@@ -6,6 +6,8 @@ provider's answer only retry hints, rate counters and request ids reach the clie
 
 from __future__ import annotations
 
+import re
+
 from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION
 from omnigate.dialects.endpoints import ANTHROPIC
 from omnigate.dialects.strike import strike
@@ -19,34 +21,15 @@ _OPENAI_REQUEST = (b"openai-beta",)
 #: All of a client's headers that can reach an upstream, and so change its answer.
 PASSED_ON = (*_ANTHROPIC_REQUEST, *_OPENAI_REQUEST)
 
-#: Of an upstream's answer, to the client.
-_ANSWER = frozenset(
-    {
-        b"retry-after",
-        b"retry-after-ms",
-        b"x-should-retry",
-        b"x-request-id",
-        b"request-id",
-    }
-)
-_ANSWER_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+# Of an upstream's answer, to the client, as they stand in a head that has passed: retry hints and
+# rate counters. A line without a value says nothing. The next line begins where one ends, so each
+# is taken from its line feed to before the other.
+_hints_and_counters = re.compile(
+    rb"\n(?:[Rr](?i:etry-after(?:-ms)?)|[Xx](?i:-(?:should-retry|ratelimit-[^:]++))"
+    rb"|[Aa](?i:nthropic-ratelimit-[^:]++)):[ \t]*+[^\r]++\r"
+).findall
 #: Of one that is translated: what means the same to every client.
 _TRANSLATED_ANSWER = (b"retry-after", b"retry-after-ms", b"x-should-retry")
-#: Header names judged before; providers use a few dozen, the bound is for one that makes them up.
-_MAX_JUDGED = 1024
-
-
-class _Crossing(dict[bytes, bool]):
-    """Whether a header of an answer reaches the client, by its name."""
-
-    def __missing__(self, name: bytes) -> bool:
-        if len(self) >= _MAX_JUDGED:
-            self.clear()
-        crosses = self[name] = name in _ANSWER or name.startswith(_ANSWER_PREFIXES)
-        return crosses
-
-
-_crossing = _Crossing()
 #: The longest content type that is passed on; with a charset and a boundary they have about 100.
 MAX_CONTENT_TYPE_BYTES = 256
 
@@ -111,20 +94,21 @@ def answer_lines(
     content_type = headers.get(b"content-type")
     if as_json or not content_type:
         content_type = b"application/json"
-    if secret and secret in content_type:
-        content_type = strike(content_type, secret)
-    lines = [b"content-type: %b\r\nx-omnigate-request-id: %b\r\n" % (content_type, request_id)]
-    for name, value in headers.items():
-        if _crossing[name] and value:
-            if secret and secret in value:
-                value = strike(value, secret)
-            lines.append(b"%b: %b\r\n" % (name, value))
-    if not headers.get(b"x-request-id"):
-        lines.append(b"x-request-id: %b\r\n" % request_id)
-    if not headers.get(b"request-id"):
-        lines.append(b"request-id: %b\r\n" % request_id)
-    lines.append(debug)
-    return b"".join(lines)
+    lines = b"content-type: %b\r\nx-request-id: %b\r\nrequest-id: %b\r%b" % (
+        content_type,
+        headers.get(b"x-request-id") or request_id,
+        headers.get(b"request-id") or request_id,
+        b"".join(_hints_and_counters(head.block)),
+    )
+    if secret and lines.find(secret) >= 0:
+        lines = _without(secret, lines)
+    return b"%b\nx-omnigate-request-id: %b\r\n%b" % (lines, request_id, debug)
+
+
+def _without(secret: bytes, lines: bytes) -> bytes:
+    """Strike the credential out of values; a name that it looks like is none of a header's."""
+    halves = (line.partition(b":") for line in lines.splitlines(keepends=True))
+    return b"".join(name + colon + strike(value, secret) for name, colon, value in halves)
 
 
 def translated_answer_lines(

@@ -12,6 +12,7 @@ import re
 from typing import Literal
 
 import attrs
+import msgspec
 
 from omnigate.wire.target import MAX_PATH_BYTES, MAX_QUERY_BYTES
 
@@ -20,22 +21,32 @@ from omnigate.wire.target import MAX_PATH_BYTES, MAX_QUERY_BYTES
 MAX_HEAD_BYTES = 32768
 #: Header lines in one head. Clients were seen with 22, providers with about 40.
 MAX_HEAD_LINES = 128
+# So many bytes cannot be more lines than that: the shortest is a name of one letter, a colon, CRLF.
+_FEW_LINES_BYTES = 4 * MAX_HEAD_LINES
 
 Framing = Literal["none", "length", "chunked", "close"]
 
 # Digits of a length before ``int()`` sees them: ``int`` itself takes "+5" and
 # "1_0". Fifteen digits are a petabyte and still exact in every language.
+_MAX_LENGTH_DIGITS = 15
 _REQUEST_LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}").fullmatch
-_RESPONSE_LENGTH = re.compile(rb"[0-9]{1,15}").fullmatch
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 # Visible characters, space, tab and obs-text (RFC 9110, 5.5): no control byte.
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]"
 _request_line = re.compile(rb"(" + _TOKEN + rb"{1,24}) (/[\x21-\x7e]*+) HTTP/1\.([01])").fullmatch
 _answer_head = re.compile(
-    rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + _TEXT + rb"*+))?\r\n"
-    rb"((?:" + _TOKEN + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
+    rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: " + _TEXT + rb"*+)?\r\n"
+    rb"(?:" + _TOKEN + rb"++:" + _TEXT + rb"*+\r\n)*+\r\n"
 ).fullmatch
+# The lines that are acted on, of an answer that has passed: a value there holds no CR.
+# Only the first letter is spelled in both cases: so a line whose name begins otherwise costs one
+# look, and not one for each name.
+_acted_on = re.compile(
+    rb"\n([Cc](?i:ontent-(?:type|length|encoding)|onnection)|[Tt](?i:ransfer-encoding)"
+    rb"|[Rr](?i:equest-id|etry-after(?:-ms)?)|[Xx](?i:-(?:request-id|should-retry))|[Ee](?i:tag))"
+    rb":([^\r]*+)"
+).findall
 _endless_target = re.compile(
     _TOKEN + rb"{1,24} /[\x21-\x7e]{%d}" % (MAX_PATH_BYTES + 1 + MAX_QUERY_BYTES)
 ).match
@@ -182,21 +193,21 @@ class RequestHead:
         )
 
 
-@attrs.define
-class ResponseHead:
+class ResponseHead(msgspec.Struct, gc=False):
     """An answer's head and how its body is framed.
 
+    ``headers`` are those that are acted on, with names in lower-case and values without outer
+    blanks; of all others it is only sure that they are sound, in the ``block`` that was read.
     ``content_length`` counts only where ``framing`` is ``"length"``.
     ``keep_alive`` tells that the connection may be used again after the body.
     """
 
     status: int
-    reason: bytes
+    block: bytes
     headers: dict[bytes, bytes]
     framing: Framing
     content_length: int
     keep_alive: bool
-    http10: bool
 
 
 class _HeaderLines(dict[bytes, tuple[bytes, bytes]]):
@@ -389,14 +400,13 @@ def parse_response_head(block: bytes, request_method: bytes = b"POST") -> Respon
     match = _answer_head(block)
     if match is None:
         raise ResponseHeadError("the head is not a status line and plain header lines")
-    minor, digits, reason, text = match.groups()
-    lines = text.split(b"\r\n")
-    lines.pop()
-    if len(block) > MAX_HEAD_BYTES or len(lines) > MAX_HEAD_LINES:
+    if len(block) > _FEW_LINES_BYTES and (
+        len(block) > MAX_HEAD_BYTES or block.count(b"\n") - 2 > MAX_HEAD_LINES
+    ):
         raise ResponseHeadError("the head is too long")
+    minor, digits = match.groups()
     headers: dict[bytes, bytes] = {}
-    for line in lines:
-        name, _, value = line.partition(b":")
+    for name, value in _acted_on(block):
         name = name.lower()
         if name in headers:
             headers[name] += b", " + value.strip()
@@ -409,21 +419,26 @@ def parse_response_head(block: bytes, request_method: bytes = b"POST") -> Respon
         keep_alive = not http10
     else:
         keep_alive = connection == b"keep-alive" or _stays_open(connection, http10)
-    framing, length = _answer_framing(headers, http10)
+    length = headers.get(b"content-length")
+    if length is not None and length.isdigit() and b"transfer-encoding" not in headers:
+        framing: Framing = "length"
+        size = _plain_length(length)
+    else:
+        framing, size = _odd_framing(headers, http10)
     if status < 200 or status == 204 or status == 304 or request_method == b"HEAD":
         if status == 101:
             raise ResponseHeadError("the server switched protocols unasked")
-        if request_method != b"HEAD" and (framing == "chunked" or (length and status != 304)):
+        if request_method != b"HEAD" and (framing == "chunked" or (size and status != 304)):
             # It announces a body that must not be there: what follows is anyone's guess.
             keep_alive = False
-        return ResponseHead(status, reason or b"", headers, "none", 0, keep_alive, http10)
+        return ResponseHead(status, block, headers, "none", 0, keep_alive)
     if framing == "close":
         keep_alive = False
-    return ResponseHead(status, reason or b"", headers, framing, length, keep_alive, http10)
+    return ResponseHead(status, block, headers, framing, size, keep_alive)
 
 
-def _answer_framing(headers: dict[bytes, bytes], http10: bool) -> tuple[Framing, int]:
-    """Settle where an answer's body ends, from its headers alone."""
+def _odd_framing(headers: dict[bytes, bytes], http10: bool) -> tuple[Framing, int]:
+    """Settle where an answer's body ends that has not just one plain length."""
     length = headers.get(b"content-length")
     coding = headers.get(b"transfer-encoding")
     if coding is not None:
@@ -436,11 +451,14 @@ def _answer_framing(headers: dict[bytes, bytes], http10: bool) -> tuple[Framing,
         return "chunked", 0
     if length is None:
         return "close", 0
-    if b"," in length:
-        length = _one_length(length)
-    if _RESPONSE_LENGTH(length) is None:
+    return "length", _plain_length(_one_length(length))
+
+
+def _plain_length(length: bytes) -> int:
+    """Read a length, digits only: ``int`` itself takes "+5" and "1_0"."""
+    if not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
         raise ResponseHeadError("a length that is not a plain decimal number")
-    return "length", int(length)
+    return int(length)
 
 
 def _one_length(value: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.headers import answer_lines, id_lines, request_lines
-from omnigate.wire.head import RequestHead, ResponseHead
+from omnigate.wire.head import RequestHead, ResponseHead, parse_response_head
 
 SECRET = b"sk-upstream-credential-42"
 ID = b"0123456789abcdef"
@@ -16,9 +16,10 @@ def request_head(**headers: bytes) -> RequestHead:
 
 
 def answer_head(**headers: bytes) -> ResponseHead:
-    """The same of an answer."""
-    named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
-    return ResponseHead(200, b"OK", named, "length", 2, True, False)
+    """The same of an answer, as it is read."""
+    named = ((name.replace("_", "-").encode(), value) for name, value in headers.items())
+    lines = b"".join(b"%b: %b\r\n" % pair for pair in named)
+    return parse_response_head(b"HTTP/1.1 200 OK\r\n%b\r\n" % lines)
 
 
 def pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
@@ -93,7 +94,6 @@ class AnswerTests(SynchronousTestCase):
         head = answer_head(
             content_type=b"application/json; charset=utf-8",
             content_length=b"2",
-            transfer_encoding=b"chunked",
             connection=b"close",
             server=b"s",
             set_cookie=b"c",
@@ -111,14 +111,14 @@ class AnswerTests(SynchronousTestCase):
         self.assertEqual(
             [
                 (b"content-type", b"application/json; charset=utf-8"),
-                (b"x-omnigate-request-id", ID),
+                (b"x-request-id", b"r1"),
+                (b"request-id", b"r2"),
                 (b"retry-after", b"7"),
                 (b"retry-after-ms", b"7000"),
                 (b"x-should-retry", b"false"),
                 (b"x-ratelimit-remaining-requests", b"9"),
                 (b"anthropic-ratelimit-tokens-limit", b"8"),
-                (b"x-request-id", b"r1"),
-                (b"request-id", b"r2"),
+                (b"x-omnigate-request-id", ID),
                 (b"x-debug", b"d"),
             ],
             pairs(answer_lines(head, ID, b"x-debug: d\r\n", SECRET)),
@@ -145,6 +145,31 @@ class AnswerTests(SynchronousTestCase):
             lines = answer_lines(head, ID, b"", SECRET)
             self.assertNotIn(SECRET, lines)
             self.assertIn(name.replace("_", "-").encode() + b": a", lines)
+
+    def test_as_they_stand(self) -> None:
+        """Hints and counters cross as they were written, each of them; one without a value not."""
+        names = (
+            b"retry-after",
+            b"retry-after-ms",
+            b"x-should-retry",
+            b"x-ratelimit-limit-tokens",
+            b"anthropic-ratelimit-input-tokens-reset",
+        )
+        for spelled in (bytes.lower, bytes.upper, bytes.title):
+            for form in (b"%b: %d", b"%b:%d", b"%b: \t%d \t"):
+                sent = [form % (spelled(name), number) for number, name in enumerate(names)]
+                empty = [b"%b:" % spelled(name) for name in names] + [b"%b: \t" % names[0]]
+                near = [b"x-%b: 1" % spelled(name) for name in names]
+                lines = b"\r\n".join((*sent, *empty, *sent, *near))
+                head = parse_response_head(b"HTTP/1.1 200 retry-after: 1\r\n%b\r\n\r\n" % lines)
+                got = answer_lines(head, ID, b"", SECRET).split(b"\r\n")
+                self.assertEqual([*sent, *sent], got[3:-2])
+
+    def test_credential_like_a_name(self) -> None:
+        """A credential that is part of a header's name strikes nothing out of names."""
+        head = answer_head(x_ratelimit_reset_tokens=b"a ratelimit-reset-tokens b")
+        given = pairs(answer_lines(head, ID, b"", b"ratelimit-reset-tokens"))
+        self.assertIn((b"x-ratelimit-reset-tokens", b"a [redacted] b"), given)
 
     def test_no_credential(self) -> None:
         """An upstream without a credential has nothing struck out."""

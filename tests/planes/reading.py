@@ -67,7 +67,18 @@ def read_answers(data: bytes, still_open: bool, methods: Sequence[bytes] = ()) -
         body = reader.feed(data)
         if isinstance(reader, CloseReader) and not still_open:
             reader.finish()
-        answers.append(Answer(head.status, head.headers, body, reader.ended, interim))
+        answers.append(Answer(head.status, _headers(head.block), body, reader.ended, interim))
         interim = 0
         data = reader.rest if reader.ended else b""
     return answers
+
+
+def _headers(block: bytes) -> dict[bytes, bytes]:
+    """All headers of a head that was read, names in lower-case; the values of repeats in a list."""
+    headers: dict[bytes, bytes] = {}
+    for line in block.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        value = value.strip()
+        headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
