@@ -38,7 +38,7 @@ daemon off;
 master_process off;
 pid {folder}/nginx.pid;
 error_log stderr warn;
-events {{ worker_connections 4096; }}
+events {{ worker_connections 16384; }}
 http {{
   access_log off;
   client_max_body_size 64m;

@@ -36,7 +36,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,9})\r\n", re.IGNORECASE)
 class Answers:
     """What is answered, and what must be asked.
 
-    :param paced_events: words in a paced stream.
+    :param paced_events: words in a fast paced stream.
     :param key: the credential that a gateway must show.
     :param client_key: what must never come through a gateway.
     :param sizes: of the requests that clients send, in bytes.
@@ -154,26 +154,27 @@ class ProviderConnection(Protocol):
         except OddRequestError as fault:
             self._refuse(str(fault))
             return
-        if kind != "paced":
+        if kind not in traffic.PACES:
             self.transport.write(self._answers.complete(kind, body))
             return
         self._streaming = True
         self.transport.write(traffic.stream_head())
-        self._tick(0, self._clock.seconds(), traffic.asks_for_usage(body))
+        self._tick(kind, 0, self._clock.seconds(), traffic.asks_for_usage(body))
 
-    def _tick(self, index: int, began: float, with_usage: bool) -> None:
+    def _tick(self, kind: str, index: int, began: float, with_usage: bool) -> None:
         """Send one event of a paced stream; none is sent late because the one before was."""
         if not self._streaming or self.transport is None:
             return
-        if index < self._answers.paced_events:
+        events = traffic.events_of(kind, self._answers.paced_events)
+        if index < events:
             event = traffic.paced_event(index, time.monotonic_ns())
             self.transport.write(traffic.chunk(event))
-            due = began + (index + 1) * traffic.PACE_SECONDS
+            due = began + (index + 1) * traffic.PACES[kind]
             pause = max(0.0, due - self._clock.seconds())
-            self._clock.callLater(pause, self._tick, index + 1, began, with_usage)
+            self._clock.callLater(pause, self._tick, kind, index + 1, began, with_usage)
             return
         self._streaming = False
-        ending = traffic.stream_end("paced", self._answers.paced_events, with_usage)
+        ending = traffic.stream_end("paced", events, with_usage)
         self.transport.write(traffic.chunks_of(ending) + traffic.LAST_CHUNK)
 
     def _refuse(self, reason: str) -> None:

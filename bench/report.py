@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from bench import baseline
+from bench import baseline, traffic
 from bench.baseline import Kept
 from bench.rounds import ALONE, GATEWAY, NGINX, Findings, Options
 from bench.scenarios import SCENARIOS, Reading, Scenario
@@ -272,7 +272,7 @@ def _facts(findings: Findings, rows: Summaries) -> Iterable[str]:
     for scenario in SCENARIOS:
         added = added_ms(rows, scenario.name)
         if added is not None:
-            of = "event" if scenario.kind == "paced" else "request"
+            of = "event" if scenario.kind in traffic.PACES else "request"
             yield f"Added to the median {of} of {scenario.name}: {added:.2f} ms."
     if findings.booked is not None:
         yield (

@@ -14,7 +14,7 @@ from bench.in_memory import payload_of
 from bench.load import Load, LoadResult
 
 _EVENTS = traffic.BURST_EVENTS
-_PACE_MS = round(traffic.PACE_SECONDS * 1000)
+_PACE_MS, _SLOW_PACE_MS = (round(1000 * seconds) for seconds in traffic.PACES.values())
 _MEGABYTE = 1024 * 1024
 
 
@@ -56,8 +56,8 @@ SCENARIOS = (
     Scenario("paced500", f"streams of an event each {_PACE_MS} ms, 500", "paced", 500, alone=True),
     Scenario(
         "paced2000",
-        f"streams of an event each {_PACE_MS} ms, 2,000",
-        "paced",
+        f"streams of an event each {_SLOW_PACE_MS} ms, 2,000",
+        "slow",
         2000,
         alone=True,
         usual=False,
@@ -131,9 +131,7 @@ class Reading:
 
 def events_of(scenario: Scenario, paced_events: int) -> int:
     """Return how many events one answer has, or 1 where answers are counted."""
-    if scenario.kind == "paced":
-        return paced_events
-    return traffic.BURST_EVENTS if scenario.kind in traffic.STREAMS else 1
+    return traffic.events_of(scenario.kind, paced_events)
 
 
 def load_of(
@@ -150,10 +148,12 @@ def load_of(
     :param delays_ns: is given the delay of each event of a paced stream.
     :param trusted: the certificate of a gateway behind TLS.
     """
-    paced = scenario.kind == "paced"
+    pace = traffic.PACES.get(scenario.kind)
+    paced = pace is not None
+    events = events_of(scenario, paced_events)
     payload: Callable[[], Payload]
     if paced:
-        payload = partial(PacedPayload, paced_events, delays_ns)
+        payload = partial(PacedPayload, events, delays_ns)
     else:
         payload = payload_of(scenario.kind)
     return Load(
@@ -161,7 +161,7 @@ def load_of(
         connections=scenario.connections,
         request=traffic.request_bytes(scenario.kind, scenario.request_bytes, port, key),
         payload=payload,
-        seconds=paced_events * traffic.PACE_SECONDS if paced else seconds,
+        seconds=seconds if pace is None else events * pace,
         each=1 if paced else None,
         # Spread over some pauses, as streams of strangers are; else all events come at once.
         stagger_seconds=min(_STAGGER_SECONDS, seconds / 4) if paced else 0.0,
@@ -186,7 +186,9 @@ def measure(
     """
     trusted, family = subject.trusted, proc.family(subject.pid)
     # A paced stream would warm up for as long as it lasts; one in one write goes the same way.
-    warming = scenario if scenario.kind != "paced" else attrs.evolve(scenario, kind="burst")
+    warming = (
+        scenario if scenario.kind not in traffic.PACES else attrs.evolve(scenario, kind="burst")
+    )
     warm = load.run(load_of(warming, subject.port, key, WARM_SECONDS, paced_events, [], trusted))
     settled(warming.kind, warm)
     if warm.broken:
@@ -201,7 +203,7 @@ def measure(
     settled(scenario.kind, result)
     after = _Clock.read(family, ours)
     units = result.answered * events_of(scenario, paced_events)
-    if scenario.kind != "paced":
+    if scenario.kind not in traffic.PACES:
         delays_ns = result.latencies_ns
     return Reading(
         units=units,

@@ -20,13 +20,17 @@ ANSWER_BYTES: Final = {
 #: What is asked of the provider over TLS.
 SECURE: Final = ("secure",)
 #: Streams: of :data:`BURST_EVENTS` in one write, and with pauses.
-STREAMS: Final = ("burst", "paced", "xburst")
+STREAMS: Final = ("burst", "paced", "slow", "xburst")
+#: The pause between two events of a paced stream, in seconds: fifty words a second, a fast model;
+#: and five, a slow one, of which a machine can make thousands at a time.
+PACES: Final = {"paced": 0.02, "slow": 0.2}
+PACE_SECONDS: Final = PACES["paced"]
 #: What a provider of another protocol answers; see :mod:`bench.messages`.
 TRANSLATED: Final = ("xwhole", "xburst")
 
 #: What clients ask for, and what the gateway's routes turn it into.
 CLIENT_MODELS: Final = {
-    kind: f"bench-{kind}" for kind in (*ANSWER_BYTES, "burst", "paced", *TRANSLATED)
+    kind: f"bench-{kind}" for kind in (*ANSWER_BYTES, "burst", *PACES, *TRANSLATED)
 }
 UPSTREAM_MODELS: Final = {kind: f"upstream-{kind}-2026-11-01" for kind in CLIENT_MODELS}
 
@@ -41,9 +45,6 @@ CHAT_PATH: Final = "/v1/chat/completions"
 
 #: Events in a stream that comes in one write.
 BURST_EVENTS: Final = 100
-
-#: The pause between two events of a paced stream: fifty words a second, a fast model.
-PACE_SECONDS: Final = 0.02
 
 #: The temperature and the most tokens that every request asks for.
 PARAMETERS: Final = (0.2, 256)
@@ -135,7 +136,17 @@ def asks_for_usage(body: bytes) -> bool:
 
 def tokens_of(kind: str, paced_events: int) -> Tokens:
     """Return the usage that the provider states for an answer."""
-    return Tokens(180, {"burst": BURST_EVENTS, "paced": paced_events}.get(kind, 160))
+    return Tokens(180, events_of(kind, paced_events) if kind in ("burst", *PACES) else 160)
+
+
+def events_of(kind: str, paced_events: int) -> int:
+    """Return how many events one answer has, or 1 where answers are counted.
+
+    :param paced_events: of the faster paced streams; slower ones last as long.
+    """
+    if kind in PACES:
+        return max(1, round(paced_events * PACE_SECONDS / PACES[kind]))
+    return BURST_EVENTS if kind in STREAMS else 1
 
 
 # -- answers

@@ -20,7 +20,13 @@ EVENTS = 3
 class ProviderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        sizes = [("whole", 1024), ("whole", 100_000), ("burst", 1024), ("paced", 1024)]
+        sizes = [
+            ("whole", 1024),
+            ("whole", 100_000),
+            ("burst", 1024),
+            ("paced", 1024),
+            ("slow", 1024),
+        ]
         sizes += [("xwhole", 1024), ("xburst", 1024), ("whole1m", 1024), ("secure", 1024)]
         answers = Answers(EVENTS, KEY, CLIENT_KEY, sizes)
         self.connection = ProviderConnection(answers, self.clock)
@@ -120,6 +126,19 @@ class ProviderTests(SynchronousTestCase):
             reader.feed(self.transport.value(), 0)
         self.assertTrue(reader.ended)
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_slow(self) -> None:
+        """A slow stream has fewer events and lasts as long as a fast one."""
+        events = traffic.events_of("slow", EVENTS)
+        self.assertTrue(1 <= events < EVENTS)
+        reader = AnswerReader(PacedPayload(events, []))
+        reader.feed(self.answer(self.request("slow")), 0)
+        for _ in range(events):
+            self.assertFalse(reader.ended)
+            self.transport.clear()
+            self.clock.advance(traffic.PACES["slow"])
+            reader.feed(self.transport.value(), 0)
+        self.assertTrue(reader.ended)
 
     def test_paced_and_gone(self) -> None:
         """A stream ends with its connection."""
