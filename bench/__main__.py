@@ -11,7 +11,7 @@ from types import FrameType
 
 import attrs
 
-from bench import baseline, flame, holds, quick, report, rounds, scan_bodies
+from bench import baseline, copies, flame, holds, quick, report, rounds, scan_bodies
 from bench.answers import WrongAnswerError
 from bench.baseline import BaselineError
 from bench.comparison import comparison
@@ -56,6 +56,7 @@ def _scan(words: list[str]) -> int:
 
 #: What else there is to measure, and what does it: each is given the words behind its name.
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "copies": copies.main,
     "flame": flame.main,
     "holds": holds.main,
     "quick": quick.main,
@@ -139,8 +140,8 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         prog="python -m bench",
         description="Measures the gateway on this machine; bench/README.md says how to read it.",
         epilog="'python -m bench quick' compares in half a minute, 'python -m bench scan' measures "
-        "the scan of hostile request bodies instead, and 'python -m bench soak' whether anything "
-        "is left behind by a bad day.",
+        "the scan of hostile request bodies instead, 'python -m bench copies' how often bytes are "
+        "copied, and 'python -m bench soak' whether anything is left behind by a bad day.",
     )
     parser.add_argument(
         "--scenarios",

@@ -184,11 +184,20 @@ class Place:
         self.control.wait_ready(self.control_port)
         self.admin = AdminClient(f"http://127.0.0.1:{self.control_port}", self.secrets.admin_token)
 
-    def start_gateway(self, children: Children, tls: bool = False, workers: int = 1) -> Gateway:
+    def start_gateway(
+        self,
+        children: Children,
+        tls: bool = False,
+        workers: int = 1,
+        under: Sequence[str] = (),
+        seconds: float = FIRST_ANSWER_SECONDS,
+    ) -> Gateway:
         """Start a data plane with an empty spool, and ask it once.
 
         :param children: the group that it is stopped with.
         :param tls: whether clients come over TLS.
+        :param under: the command that it runs under, such as a profiler's.
+        :param seconds: how long its first answer may take.
         :raises omnigate.demo_children.ChildError: when it does not come up, or its first answer is
             not the right one
         """
@@ -215,12 +224,12 @@ class Place:
                 in_memory.PROVIDER_KEY_VARIABLE: self.secrets.provider_key,
             }
         )
-        command = twistd("omnigate-data")
+        command = [*under, *twistd("omnigate-data")]
         began = time.monotonic()
         with on_cores(self._cores.gateway if workers == 1 else None):
             program = Program(name, command, environ, self._folder)
         children.add(program)
-        self._first_answer(program, port, self.certificate if tls else None)
+        self._first_answer(program, port, self.certificate if tls else None, seconds)
         took = time.monotonic() - began
         return Gateway(program, port, took, state / "omnigate-usage.spool")
 
@@ -275,10 +284,12 @@ class Place:
 
     # -- the first answer
 
-    def _first_answer(self, program: Program, port: int, trusted: Path | None) -> None:
+    def _first_answer(
+        self, program: Program, port: int, trusted: Path | None, seconds: float
+    ) -> None:
         """Ask until there is an answer."""
         request = traffic.request_bytes("whole", 1024, port, self.secrets.client_key)
-        end = time.monotonic() + FIRST_ANSWER_SECONDS
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             if not program.running():
                 raise program.failure("ended at its start")
@@ -288,7 +299,7 @@ class Place:
             except WrongAnswerError as error:
                 raise program.failure(f"gave a wrong first answer: {error}") from None
             time.sleep(_ASK_AGAIN_SECONDS)
-        raise program.failure(f"gave no answer within {FIRST_ANSWER_SECONDS:.0f} s")
+        raise program.failure(f"gave no answer within {seconds:.0f} s")
 
 
 def ask_once(port: int, request: bytes, trusted: Path | None = None) -> bool:
