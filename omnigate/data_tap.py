@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, refuse_start
 from omnigate.settings import DataSettings, SettingsError, read_data_settings
-from omnigate.worker_seat import SeatError, take_seat
+from omnigate.workers.seat import SeatError, take_seat
 
 PROGRAM = "omnigate-data"
 
@@ -65,12 +65,12 @@ def makeService(options: Options) -> Service:
     settings = _read_settings(options)
     # Each imports what it needs and no more: a parent has no use for the plane in its memory.
     if seat is not None:
-        from omnigate.data_worker import worker_service
+        from omnigate.workers.worker import worker_service
 
         return worker_service(settings, seat, reactor)
     if settings.workers > 1:
-        from omnigate.data_parent import parent_service
-        from omnigate.worker_run import worker_command
+        from omnigate.workers.parent import parent_service
+        from omnigate.workers.run import worker_command
 
         chosen = None if options.parent is None else options.parent.get("reactor")
         given = {name: options[name] for name in ("listen", "control-url", "state-dir")}

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from omnigate.gateway.figure_changes import Changes, encode_piece
 from omnigate.gateway.figures import Part
-from omnigate.worker_channel import Figures
+from omnigate.protocols.worker_channel import Figures
 
 #: How often changes are told, in seconds.
 TELL_SECONDS: Final = 1.0

@@ -13,7 +13,7 @@ from omnigate.gateway.figure_changes import Changes, decode_piece
 from omnigate.gateway.figure_sums import FigureSums
 from omnigate.gateway.figures import Part
 from omnigate.gateway.plane_figures import collector_parts
-from omnigate.worker_channel import Figures
+from omnigate.protocols.worker_channel import Figures
 
 #: How long workers may take to tell their latest figures, in seconds; then what they told last
 #: counts. A scraper waits for ten.

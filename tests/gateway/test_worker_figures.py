@@ -18,8 +18,8 @@ from omnigate.gateway.metrics import DataMetrics
 from omnigate.gateway.process_sums import ProcessSums
 from omnigate.gateway.scrapes import scrape_factory
 from omnigate.gateway.worker_figures import ASK_SECONDS, WorkerFigures
+from omnigate.protocols.worker_channel import Figures, Frames, decode_up, frame
 from omnigate.testing.writer import SynchronousWriter
-from omnigate.worker_channel import Figures, Frames, decode_up, frame
 from tests.gateway.scraping import Samples, figures_of, samples_of, total, value
 from tests.planes.memory import FakeClient, MemoryDataPlane, reply, request
 from tests.planes.scenes import ANSWER, CHAT

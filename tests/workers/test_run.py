@@ -12,16 +12,16 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.worker_channel import Alive, Drain, Up, frame
-from omnigate.worker_place import End, WorkerPlace
-from omnigate.worker_run import (
+from omnigate.protocols.worker_channel import Alive, Drain, Up, frame
+from omnigate.workers.place import End, WorkerPlace
+from omnigate.workers.run import (
     WorkerCommand,
     WorkerRun,
     interpreter_command,
     start_worker,
     worker_command,
 )
-from omnigate.worker_seat import SEAT_VARIABLE, WorkerSeat, take_seat
+from omnigate.workers.seat import SEAT_VARIABLE, WorkerSeat, take_seat
 
 
 class Place:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from omnigate.worker_channel import FiguresWanted, Ready
-from omnigate.worker_place import FIRST_PAUSE, End
-from tests.test_data_parent import ParentCase
+from omnigate.protocols.worker_channel import FiguresWanted, Ready
+from omnigate.workers.place import FIRST_PAUSE, End
+from tests.workers.test_parent import ParentCase
 
 
 class Metrics:

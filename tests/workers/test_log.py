@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.logger import LogEvent, Logger, LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.worker_log import (
+from omnigate.workers.log import (
     MAX_LINE_BYTES,
     MAX_TEXT_CHARS,
     LogLine,

@@ -16,8 +16,8 @@ from twisted.logger import Logger
 
 from omnigate.backoff import Backoff
 from omnigate.daemon import HELD, START_FAILED, USAGE
-from omnigate.worker_channel import Alive, Down, Drain, Figures, Hurry, Ready, Status, Up
-from omnigate.worker_log import LogLine, LogLines
+from omnigate.protocols.worker_channel import Alive, Down, Drain, Figures, Hurry, Ready, Status, Up
+from omnigate.workers.log import LogLine, LogLines
 
 #: The pauses before a worker that ended is replaced, in seconds. The first is shorter than the
 #: start itself; the longest bounds what a worker that cannot live costs.

@@ -20,9 +20,9 @@ from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.protocol import Factory, ProcessProtocol
 from twisted.python.failure import Failure
 
-from omnigate.worker_channel import Channel, Down, Up, decode_up
-from omnigate.worker_place import End, WorkerPlace
-from omnigate.worker_seat import SEAT_VARIABLE, WorkerSeat
+from omnigate.protocols.worker_channel import Channel, Down, Up, decode_up
+from omnigate.workers.place import End, WorkerPlace
+from omnigate.workers.seat import SEAT_VARIABLE, WorkerSeat
 
 #: Where a worker finds its descriptors, behind those that every program has.
 LISTEN_FD: Final = 3
@@ -44,7 +44,7 @@ _PARENTS_OWN: Final = (
 _TWISTD = "import sys; from twisted.scripts.twistd import run; sys.argv[0] = 'twistd'; run()"
 
 #: What a worker's twistd is told beside the reactor; the log goes to the parent.
-_IN_FRONT = ("--nodaemon", "--pidfile=", "--logger=omnigate.worker_log.observer")
+_IN_FRONT = ("--nodaemon", "--pidfile=", "--logger=omnigate.workers.log.observer")
 
 
 def interpreter_command(original: Sequence[str], arguments: Sequence[str]) -> list[str]:

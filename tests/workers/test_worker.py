@@ -13,10 +13,10 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.data_worker import InheritingReactor, WorkerEnding, endpoint_text, own_files
+from omnigate.protocols.worker_channel import Drain, FiguresWanted, Hangup, Hurry
 from omnigate.settings import read_data_settings
-from omnigate.worker_channel import Drain, FiguresWanted, Hangup, Hurry
-from omnigate.worker_seat import WorkerSeat
+from omnigate.workers.seat import WorkerSeat
+from omnigate.workers.worker import InheritingReactor, WorkerEnding, endpoint_text, own_files
 
 
 class Reactor:

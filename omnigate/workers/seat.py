@@ -22,8 +22,8 @@ class WorkerSeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One worker's place among its like, and the descriptors that it has from its parent.
 
     ``index`` counts from 0; ``count`` is how many workers there are.  ``listen_fd`` is a socket
-    that listens, ``channel_fd`` the line to the parent (:mod:`omnigate.worker_channel`), and
-    ``counters_fd`` the memory that all workers count in.
+    that listens, ``channel_fd`` the line to the parent (:mod:`omnigate.protocols.worker_channel`),
+    and ``counters_fd`` the memory that all workers count in.
     """
 
     index: int

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.worker_channel import (
+from omnigate.protocols.worker_channel import (
     MAX_MESSAGE_BYTES,
     Alive,
     Channel,

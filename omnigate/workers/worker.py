@@ -33,9 +33,7 @@ from omnigate.gateway.service import DataService
 from omnigate.gateway.shared_uses import CONNECTIONS, SharedUses, SharedUsesError
 from omnigate.gateway.worker_spools import worker_path
 from omnigate.protocols.inherited_port import Counts, inherit_port
-from omnigate.settings import DataSettings
-from omnigate.systemd_notify import READY
-from omnigate.worker_channel import (
+from omnigate.protocols.worker_channel import (
     ALIVE_SECONDS,
     Alive,
     Channel,
@@ -48,7 +46,9 @@ from omnigate.worker_channel import (
     Status,
     decode_down,
 )
-from omnigate.worker_seat import WorkerSeat
+from omnigate.settings import DataSettings
+from omnigate.systemd_notify import READY
+from omnigate.workers.seat import WorkerSeat
 
 _STATUS = "STATUS="
 

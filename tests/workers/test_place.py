@@ -12,9 +12,9 @@ from twisted.logger import LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.daemon import BROKEN, CLEAN, HELD, START_FAILED, USAGE
-from omnigate.worker_channel import Alive, Down, Drain, Figures, Hurry, Ready, Status
-from omnigate.worker_log import LogLine
-from omnigate.worker_place import (
+from omnigate.protocols.worker_channel import Alive, Down, Drain, Figures, Hurry, Ready, Status
+from omnigate.workers.log import LogLine
+from omnigate.workers.place import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     SILENT_SECONDS,

@@ -25,13 +25,13 @@ from omnigate.daemon import HURRY_SECONDS, Ending, endpoint_of, listen_fault
 from omnigate.daemon_service import DaemonService, Listener
 from omnigate.data_tap import LISTEN, PROGRAM
 from omnigate.gateway.shared_uses import SharedUses
+from omnigate.protocols.worker_channel import Down, Figures, FiguresWanted, Hangup
 from omnigate.settings import DataSettings
-from omnigate.worker_channel import Down, Figures, FiguresWanted, Hangup
-from omnigate.worker_place import Run, WorkerPlace
-from omnigate.worker_run import WorkerCommand, start_worker
+from omnigate.workers.place import Run, WorkerPlace
+from omnigate.workers.run import WorkerCommand, start_worker
 
 if TYPE_CHECKING:
-    from omnigate.parent_metrics import ParentMetrics
+    from omnigate.workers.metrics import ParentMetrics
 
 #: What a worker's stop may take after its grace, in seconds: the last delivery and the closing of
 #: files, as for a plane that is alone, and some to spare for the parent to hear of it.
@@ -290,7 +290,7 @@ def parent_service(
 def _serve_metrics(reactor: Any, service: ParentService, listen: str) -> None:
     """Add the port for metrics."""
     # Where nobody scrapes, the Prometheus client need not be in memory.
-    from omnigate.parent_metrics import ParentMetrics
+    from omnigate.workers.metrics import ParentMetrics
 
     metrics = ParentMetrics(reactor, listen, service.ask_for_figures, service.count, service.pids)
     service.on_figures.append(metrics.figures.told)

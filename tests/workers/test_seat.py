@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.settings_table import SETTINGS
-from omnigate.worker_seat import SEAT_VARIABLE, SeatError, WorkerSeat, take_seat
+from omnigate.workers.seat import SEAT_VARIABLE, SeatError, WorkerSeat, take_seat
 
 
 class SeatTests(SynchronousTestCase):

@@ -13,17 +13,26 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.daemon import BROKEN, CLEAN, HURRY_SECONDS, START_FAILED, USAGE
 from omnigate.daemon_service import Listener
-from omnigate.data_parent import (
+from omnigate.protocols.worker_channel import (
+    Alive,
+    Down,
+    Drain,
+    Figures,
+    Hangup,
+    Hurry,
+    Ready,
+    Status,
+)
+from omnigate.settings import read_data_settings
+from omnigate.workers.parent import (
     AFTER_GRACE_SECONDS,
     HURRIED_SECONDS,
     LAST_RESORT_SECONDS,
     NoConnections,
     ParentService,
 )
-from omnigate.settings import read_data_settings
-from omnigate.worker_channel import Alive, Down, Drain, Figures, Hangup, Hurry, Ready, Status
-from omnigate.worker_place import SILENT_SECONDS, End, WorkerPlace
-from tests.test_worker_place import FakeRun
+from omnigate.workers.place import SILENT_SECONDS, End, WorkerPlace
+from tests.workers.test_place import FakeRun
 
 GRACE = 5.0
 
