@@ -15,6 +15,7 @@ from omnigate.protocols.client import (
     AHEAD_BYTES,
     DISCARD_SECONDS,
     MAX_BEGUN_AT_ONCE,
+    MAX_KEPT_IN_VAIN,
     MAX_TURNED_AWAY,
     ClientConnection,
     ClientFactory,
@@ -286,6 +287,25 @@ class KnownHeadTests(ClientTestCase):
         self.assertIsNot(first.headers, between.headers)
         self.assertIs(first.headers, third.headers)
         self.assertEqual([5, 3, 5], [head.content_length for head in (first, second, third)])
+
+    def shared(self, name: bytes) -> bool:
+        """Whether a head is kept, to be known when it comes a second time."""
+        for _ in range(2):
+            self.send(post(b"hello", b"x-a: %b\r\n" % name))
+        first, second = self.plane.exchanges[-2:]
+        self.assertEqual(first.head, second.head)
+        return first.head.headers is second.head.headers
+
+    def test_kept_in_vain(self) -> None:
+        """Heads of many clients in turn are not kept for ever; one that comes again is."""
+        self.answer_all()
+        self.assertTrue(self.shared(b"one"))
+        for number in range(MAX_KEPT_IN_VAIN + 1):
+            self.send(post(b"hello", b"x-a: %d\r\n" % number))
+        self.assertFalse(self.shared(b"two"))
+        self.assertFalse(self.shared(b"three"))
+        self.assertTrue(self.shared(b"%d" % (MAX_KEPT_IN_VAIN - 1)))
+        self.assertTrue(self.shared(b"four"))
 
     def test_same_as_alone(self) -> None:
         """Whatever comes second on a connection fares as it does on one of its own."""
