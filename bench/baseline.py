@@ -2,8 +2,7 @@
 
 Kept are only measures that do not drift with the machine: instructions, yards (processor time over
 that of a fixed piece of work, :mod:`bench.relative`) and processor time over nginx's. They are
-kept for each Python by itself, since one built with all optimizations runs the same code with a
-fifth fewer instructions.
+kept for each Python by itself: one that was built with all optimizations takes other paths.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ def save(path: Path, key: str, now: Kept) -> None:
 def nearest(pythons: Mapping[str, Kept], key: str) -> str | None:
     """Return the Python whose figures to compare with: this one, else its nearest of kin.
 
-    Yards differ by a tenth between two builds or versions, which is no gross loss.
+    Between two builds of one version most yards differ by a tenth, those of long bodies by more.
     """
     if key in pythons:
         return key

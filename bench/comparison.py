@@ -30,7 +30,7 @@ def comparison(found: Sequence[Change], key: str, kin: str, kept: Kept) -> str:
     ]
     where = f"Kept on {kept.measured} with {kin} ({kept.python}, {kept.machine})."
     if kin != key:
-        where += f" This is {key}: yards may differ by a tenth for that alone."
+        where += f" This is {key}: yards may differ for that alone, of long bodies by half."
     return f"{table(HEADINGS, rows, (0, 1, 5))}\n{where}"
 
 

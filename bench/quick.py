@@ -1,7 +1,8 @@
 """``python -m bench quick``: whether the data plane has become grossly dearer, in half a minute.
 
 It needs no sockets, no nginx and no second core: exchanges in memory are measured in yards and
-compared with what is kept. One bad measurement is taken again, for twice as long, before it counts.
+compared with what is kept. A bad measurement is taken again, twice and for twice as long, before
+it counts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from bench.in_memory import WrongExchangeError
 
 #: How many times the kept figure is a gross loss.
 LIMIT = 1.5
-#: How long is measured, and again where that was over the limit.
+#: How long is measured at first.
 SECONDS = 7.0
+#: How often that is done again, for twice as long, where something was over the limit.
+MORE_TRIES = 2
+#: How many times as much is borne where only another Python's figures are kept: between two builds
+#: of 3.11, one optimized and one not, long bodies differ by 1.6, for they are all searching.
+OTHER_PYTHON = 1.5
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,7 +54,7 @@ def judge(
     """Compare what is measured with what is kept, and say so.
 
     :param measure: returns yards by course, measured for so many seconds.
-    :returns: 1 where a figure is over the limit twice in a row, else 0
+    :returns: 1 where a figure is over the limit in every try, else 0
     :raises BaselineError: what is kept cannot be read
     """
     pythons = baseline.read(path)
@@ -58,13 +64,18 @@ def judge(
     if kin is None:
         print(f"bench: {path} has nothing for {key} or its like, so nothing is compared")
         return 0
+    if kin != key:
+        limit *= OTHER_PYTHON
     found = _changes(now, pythons, key, kin)
     bad = over(found, limit)
-    if bad:
+    for _ in range(MORE_TRIES):
+        if not bad:
+            break
         names = ", ".join(change.name for change in bad)
         print(f"bench: {names} over {limit:g} x; measured again, for longer")
         again = measure(2 * seconds)
-        found = _changes({name: min(now[name], again[name]) for name in now}, pythons, key, kin)
+        now = {name: min(now[name], again[name]) for name in now}
+        found = _changes(now, pythons, key, kin)
         bad = over(found, limit)
     print(comparison(found, key, kin, pythons[kin]))
     for change in bad:

@@ -294,7 +294,8 @@ def _conditions(findings: Findings, options: Options) -> str:
     cores = "the gateway and nginx on a core of their own" if pinned else "nothing pinned"
     if options.workers > 1:
         cores += f", {options.workers} workers"
+    done = max([len(found) for found in findings.readings.values()], default=len(findings.starts))
     return (
-        f"Medians of {options.rounds} rounds, loads of {options.seconds:g} s; {os.cpu_count()} "
+        f"Medians of {done} rounds, loads of {options.seconds:g} s; {os.cpu_count()} "
         f"cores, {cores}; omnigate {__version__}, Python {platform.python_version()}."
     )
