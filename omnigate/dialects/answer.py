@@ -78,7 +78,7 @@ class ErrorWords:
 
 def begins_object(body: bytes) -> bool:
     """Say whether what begins so can be an answer: those of all endpoints are objects."""
-    return _BEGINS_OBJECT(body) is not None
+    return body.startswith(b"{") or _BEGINS_OBJECT(body) is not None
 
 
 def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
@@ -91,7 +91,7 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
     :param kind: of the endpoint; see :class:`omnigate.dialects.endpoints.Endpoint`.
     :param body: the answer, whole.
     """
-    if not _BEGINS_OBJECT(body) or nests_too_deep(body):
+    if not begins_object(body) or nests_too_deep(body):
         return "not_json", None
     try:
         answer = decode_answer(body)
@@ -111,7 +111,11 @@ def read_answer(kind: str, body: bytes) -> tuple[AnswerVerdict, Usage | None]:
 
 def nests_too_deep(body: bytes) -> bool:
     """Say whether JSON nests deeper than :data:`MAX_ANSWER_DEPTH`: no client should have to."""
-    if body.count(b"{") + body.count(b"[") <= MAX_ANSWER_DEPTH:
+    # By what is left without brackets: ``count`` looks at each byte, this stops at brackets only.
+    most = MAX_ANSWER_DEPTH + 1
+    objects = len(body) - len(body.replace(b"{", b"", most))
+    lists = len(body) - len(body.replace(b"[", b"", most))
+    if objects + lists <= MAX_ANSWER_DEPTH:
         return False
     walk = JsonWalk((), MAX_ANSWER_DEPTH, 0, len(body), 0)
     walk.feed(body)

@@ -184,19 +184,28 @@ class Figures(msgspec.Struct, gc=False):
 
         :returns: whether it gave an output figure.
         """
-        for details in (usage.prompt_tokens_details, usage.input_tokens_details):
-            if details is not None:
-                self._merge_cache(details.cached_tokens, details.cache_write_tokens)
-        self._merge_cache(usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+        # Written out and not in loops: it is done for every answer, and once for every chunk of a
+        # stream that repeats its figures.
+        details = usage.prompt_tokens_details
+        if details is not None:
+            self._merge_cache(details.cached_tokens, details.cache_write_tokens)
+        details = usage.input_tokens_details
+        if details is not None:
+            self._merge_cache(details.cached_tokens, details.cache_write_tokens)
+        cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        if cached is not None or written is not None:
+            self._merge_cache(cached, written)
         for tokens in (usage.prompt_tokens, usage.input_tokens):
             if tokens is not None:
                 self.input_seen = True
                 if tokens > self.input:
                     self.input = tokens
-        for output in (usage.completion_tokens_details, usage.output_tokens_details):
-            if output is not None:
-                self._merge_thinking(output.reasoning_tokens)
-                self._merge_thinking(output.thinking_tokens)
+        thought = usage.completion_tokens_details
+        if thought is not None:
+            self._merge_thinking(thought)
+        thought = usage.output_tokens_details
+        if thought is not None:
+            self._merge_thinking(thought)
         output_given = False
         for tokens in (usage.completion_tokens, usage.output_tokens):
             if tokens is not None:
@@ -213,17 +222,15 @@ class Figures(msgspec.Struct, gc=False):
         """
         uncached = self.input
         if protocol != ANTHROPIC:
-            uncached = max(0, uncached - self.cached - self.written)
-        return TokenCounts(
-            input_tokens=uncached,
-            cached_input_tokens=self.cached,
-            cache_write_input_tokens=self.written,
-            output_tokens=self.output,
-        )
+            uncached -= self.cached + self.written
+            if uncached < 0:
+                uncached = 0
+        return TokenCounts(uncached, self.cached, self.written, self.output)
 
-    def _merge_thinking(self, thinking: int | None) -> None:
-        if thinking is not None and (self.thinking is None or thinking > self.thinking):
-            self.thinking = thinking
+    def _merge_thinking(self, details: OutputDetails) -> None:
+        for thinking in (details.reasoning_tokens, details.thinking_tokens):
+            if thinking is not None and (self.thinking is None or thinking > self.thinking):
+                self.thinking = thinking
 
     def _merge_cache(self, cached: int | None, written: int | None) -> None:
         if cached is not None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import attrs
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -83,7 +83,7 @@ class ReadUsageTests(SynchronousTestCase):
         }
         for protocol in (OPENAI, ANTHROPIC):
             counts = merged(figures).normalised(protocol)
-            event = usage_event(**attrs.asdict(counts))
+            event = usage_event(**msgspec.to_builtins(counts))
             self.assertEqual(event, decode_event(encode_event(event)))
 
     def test_odd_details(self) -> None:
@@ -173,9 +173,8 @@ class FiguresTests(SynchronousTestCase):
         self.assertEqual(forward, merged(*usages, *usages))
         for protocol in ("openai", "anthropic"):
             counts = forward.normalised(protocol)
-            for name in TokenCounts.__slots__:
-                if not name.startswith("__"):
-                    self.assertTrue(0 <= getattr(counts, name) <= MAX_TOKENS)
+            for name in TokenCounts.__struct_fields__:
+                self.assertTrue(0 <= getattr(counts, name) <= MAX_TOKENS)
 
 
 class LoadTreeTests(SynchronousTestCase):
