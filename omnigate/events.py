@@ -9,7 +9,6 @@ provider's own figures mean.
 import json
 from typing import Annotated, Any
 
-import attrs
 import msgspec
 
 from omnigate.text import one_line, repair_utf8, valid_text
@@ -40,8 +39,7 @@ class InvalidEvent(ValueError):  # noqa: N818
     """A line or an object is no usage event; the text says which member is at fault."""
 
 
-@attrs.define
-class TokenCounts:
+class TokenCounts(msgspec.Struct, gc=False):
     """The four token counts of one answer, none of them contained in another."""
 
     input_tokens: int = 0
@@ -54,8 +52,7 @@ class TokenCounts:
 NO_TOKENS = TokenCounts()
 
 
-@attrs.define
-class AttemptRecord:
+class AttemptRecord(msgspec.Struct, gc=False):
     """One try at one target.
 
     :ivar outcome: ``ok``, or what went wrong: ``connect_error``, ``connection_lost``,
@@ -75,8 +72,7 @@ class AttemptRecord:
     duration_ms: Count
 
 
-@attrs.define
-class UsageEvent:
+class UsageEvent(msgspec.Struct, gc=False):
     """What one exchange used.
 
     :ivar id: the request id; the ledger counts an id once.
@@ -132,7 +128,7 @@ def encode_event(event: UsageEvent) -> bytes:
     try:
         return _encode(event)
     except UnicodeEncodeError:
-        return _encode(_repaired(attrs.asdict(event)))
+        return _encode(_repaired(msgspec.to_builtins(event)))
 
 
 def decode_event(line: bytes | dict[str, Any]) -> UsageEvent:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import attrs
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -45,10 +45,10 @@ def an_event(**changes: Any) -> UsageEvent:
         ts_ms=1_795_953_600_000,
         endpoint="chat",
     )
-    return attrs.evolve(event, **changes)
+    return msgspec.structs.replace(event, **changes)
 
 
-MEMBERS = list(attrs.asdict(an_event()))
+MEMBERS = list(msgspec.to_builtins(an_event()))
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 counts = st.integers(0, MAX_COUNT)
@@ -87,7 +87,7 @@ class EncodeTests(SynchronousTestCase):
         """A line is one object with the members of the event, its attempts included."""
         line = encode_event(an_event())
         self.assertNotIn(b"\n", line)
-        self.assertEqual(json.loads(line), attrs.asdict(an_event()))
+        self.assertEqual(json.loads(line), msgspec.to_builtins(an_event()))
 
     def test_text_that_cannot_be_encoded_is_repaired(self) -> None:
         """An event is not lost over half a surrogate pair in a name."""
@@ -115,7 +115,7 @@ class DecodeTests(SynchronousTestCase):
 
     def changed(self, **changes: Any) -> tuple[bytes, dict[str, Any]]:
         """Return a usual event with members changed, as line and as object."""
-        value = {**attrs.asdict(an_event()), **changes}
+        value = {**msgspec.to_builtins(an_event()), **changes}
         return json.dumps(value).encode(), value
 
     def test_unknown_members_are_left_out(self) -> None:

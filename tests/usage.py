@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import attrs
+import msgspec
 
 from omnigate.events import AttemptRecord, UsageEvent
 
@@ -28,4 +28,4 @@ def usage_event(event_id: str = "e1", **changes: Any) -> UsageEvent:
         ts_ms=1_795_984_320_125,
         endpoint="chat",
     )
-    return attrs.evolve(event, **changes)
+    return msgspec.structs.replace(event, **changes)

@@ -48,6 +48,9 @@ _MAX_TEXT: Final = 256
 #: piece.
 _MAX_ODD_TEXT: Final = 128
 
+# How a moment ends. To look one up costs a fifth of writing it.
+_MILLISECONDS: Final = tuple(f".{milliseconds:03d}Z" for milliseconds in range(1000))
+
 # Printable for JSON but not for a terminal: DEL, the C1 controls, separators and the marks that
 # turn the reading direction round.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -277,8 +280,13 @@ def level_of(status: int, error_code: str) -> str:
 
 def time_text(ts: float) -> str:
     """Write a moment in RFC 3339, in UTC and with milliseconds."""
-    second, milliseconds = divmod(round(ts * 1000), 1000)
-    return f"{_second_text(second)}.{milliseconds:03d}Z"
+    return moment_text(round(ts * 1000))
+
+
+def moment_text(ts_ms: int) -> str:
+    """Write a moment given in milliseconds, in the same way."""
+    second, milliseconds = divmod(ts_ms, 1000)
+    return _second_text(second) + _MILLISECONDS[milliseconds]
 
 
 @functools.lru_cache(maxsize=4)

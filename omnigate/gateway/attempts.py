@@ -153,13 +153,7 @@ class Walk(Generic[T]):
         target = self.target
         assert target is not None
         self.records.append(
-            AttemptRecord(
-                upstream=target.upstream_name,
-                model=target.model,
-                outcome=outcome,
-                status=status,
-                duration_ms=duration_ms,
-            )
+            AttemptRecord(target.upstream_name, target.model, outcome, status, duration_ms)
         )
 
     def hint(self, seconds: int | None) -> None:

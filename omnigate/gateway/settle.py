@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omnigate.events import NO_TOKENS, AttemptRecord, TokenCounts, UsageEvent, encode_event
-from omnigate.gateway.access_log import AccessLine, level_of, time_text
+from omnigate.gateway.access_log import AccessLine, level_of, moment_text
 from omnigate.gateway.tally import NONE, OTHER, Tally
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ def usage(
         return
     plane = exchange.plane
     now = plane.clock.seconds()
+    ts_ms = int(plane.wall() * 1000)
     scan, key, endpoint = exchange.scan, exchange.key, exchange.endpoint
     assert scan is not None and key is not None and endpoint is not None
-    first_seconds = None if first_at is None else first_at - exchange.entered_at
+    entered_at = exchange.entered_at
+    first_seconds = None if first_at is None else first_at - entered_at
     outcome = "answered"
     if status == 499:
         outcome = "broken_off"
@@ -94,43 +96,48 @@ def usage(
         outcome = "failed"
     elif cached:
         outcome = "cached"
-    plane.books.usage(
-        UsageEvent(
-            id=exchange.id,
-            key_sha256=key.sha256,
-            route_model=exchange.route_model,
-            upstream=upstream,
-            target_model=model,
-            status=status,
-            stream=scan.stream,
-            input_tokens=counts.input_tokens,
-            cached_input_tokens=counts.cached_input_tokens,
-            cache_write_input_tokens=counts.cache_write_input_tokens,
-            output_tokens=counts.output_tokens,
-            cached=cached,
-            estimated=estimated,
-            latency_ms=max(0, int((now - started_at) * 1000)),
-            attempts=attempts,
-            ts_ms=int(plane.wall() * 1000),
-            endpoint=endpoint.kind,
-        ),
-        outcome,
-        now - exchange.entered_at,
-        first_seconds,
-    )
-    first_ms = None if first_seconds is None else max(0, int(first_seconds * 1000))
-    _log(
-        exchange,
-        now,
-        status,
-        error_code,
+    # In order and not by name: an event has 17 members, and a name for each costs as much again.
+    event = UsageEvent(
+        exchange.id,
+        key.sha256,
+        exchange.route_model,
         upstream,
         model,
-        counts,
-        first_ms,
-        len(attempts),
+        status,
+        scan.stream,
+        counts.input_tokens,
+        counts.cached_input_tokens,
+        counts.cache_write_input_tokens,
+        counts.output_tokens,
+        cached,
         estimated,
+        _milliseconds(now - started_at),
+        attempts,
+        ts_ms,
+        endpoint.kind,
     )
+    plane.books.usage(event, outcome, now - entered_at, first_seconds)
+    if plane.access_log.enabled:
+        first_ms = None if first_seconds is None else _milliseconds(first_seconds)
+        tried = len(attempts)
+        _log(
+            exchange,
+            now,
+            ts_ms,
+            status,
+            error_code,
+            upstream,
+            model,
+            counts,
+            first_ms,
+            tried,
+            estimated,
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    """Of a duration; a clock that was set back makes none of them negative."""
+    return int(seconds * 1000) if seconds > 0 else 0
 
 
 def refusal(exchange: Exchange, code: str, status: int) -> None:
@@ -145,7 +152,7 @@ def refusal(exchange: Exchange, code: str, status: int) -> None:
         endpoint.kind if endpoint else NONE,
         _route_name(exchange),
     )
-    _log(exchange, plane.clock.seconds(), status, code)
+    _log_unbilled(exchange, status, code)
 
 
 def read(exchange: Exchange, status: int) -> None:
@@ -154,7 +161,7 @@ def read(exchange: Exchange, status: int) -> None:
         return
     plane = exchange.plane
     plane.books.tally.plain(NONE, "models", status, "answered")
-    _log(exchange, plane.clock.seconds(), status, "")
+    _log_unbilled(exchange, status, "")
 
 
 def _route_name(exchange: Exchange) -> str:
@@ -166,9 +173,16 @@ def _route_name(exchange: Exchange) -> str:
     return exchange.route_model if known else OTHER
 
 
+def _log_unbilled(exchange: Exchange, status: int, error_code: str) -> None:
+    plane = exchange.plane
+    if plane.access_log.enabled:
+        _log(exchange, plane.clock.seconds(), int(plane.wall() * 1000), status, error_code)
+
+
 def _log(
     exchange: Exchange,
     now: float,
+    ts_ms: int,
     status: int,
     error_code: str,
     upstream: str | None = None,
@@ -178,31 +192,33 @@ def _log(
     attempts: int = 0,
     estimated: bool = False,
 ) -> None:
-    plane = exchange.plane
-    log = plane.access_log
-    if not log.enabled:
-        return
-    log.line(
+    """Log an exchange that has ended.
+
+    :param now: by the clock.
+    :param ts_ms: the same moment, in milliseconds since 1970.
+    """
+    key, head, scan = exchange.key, exchange.head, exchange.scan
+    exchange.plane.access_log.line(
         AccessLine(
-            time_text(plane.wall()),
+            moment_text(ts_ms),
             level_of(status, error_code),
             exchange.id,
-            exchange.key.name if exchange.key else None,
-            exchange.head.method.decode("latin-1"),
+            key.name if key is not None else None,
+            head.method.decode("latin-1"),
             exchange.target.path,
             exchange.route_model or None,
             model,
             upstream,
             status,
             error_code or None,
-            exchange.scan is not None and exchange.scan.stream,
+            scan is not None and scan.stream,
             counts.input_tokens,
             counts.output_tokens,
             counts.cached_input_tokens,
             first_ms,
-            max(0, int((now - exchange.entered_at) * 1000)),
+            _milliseconds(now - exchange.entered_at),
             attempts,
-            exchange.head.content_length,
+            head.content_length,
             exchange.response.bytes_out,
             exchange.peer,
             estimated,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
+import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.events import AttemptRecord, UsageEvent
@@ -27,7 +27,7 @@ EVENT = usage_event(
 
 def event(**changes: Any) -> UsageEvent:
     """An event that differs in these."""
-    return attrs.evolve(EVENT, **changes)
+    return msgspec.structs.replace(EVENT, **changes)
 
 
 class DurationTests(SynchronousTestCase):

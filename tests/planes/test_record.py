@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-import attrs
+import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.events import AttemptRecord, UsageEvent
@@ -52,8 +52,10 @@ class EventTests(SynchronousTestCase):
             endpoint="chat",
         )
         event = plane.events[-1]
-        tried = [attrs.evolve(attempt, duration_ms=0) for attempt in event.attempts]
-        self.assertEqual(attrs.evolve(usual, **fields), attrs.evolve(event, attempts=tried))
+        tried = [msgspec.structs.replace(attempt, duration_ms=0) for attempt in event.attempts]
+        self.assertEqual(
+            msgspec.structs.replace(usual, **fields), msgspec.structs.replace(event, attempts=tried)
+        )
 
     def test_whole(self) -> None:
         """A whole answer, with tokens out of and into the provider's cache."""
