@@ -49,7 +49,8 @@ class Attempt(AttemptAccount):
     """See the module's docstring.
 
     :ivar connection: where the request is under way, if it is.
-    :ivar short: collects the answer as long as it may be a short one.
+    :ivar short: collects the answer as long as it may be a short one, once there is some of it
+        that is not all.
     """
 
     __slots__ = ("_opening", "_preparing", "_relay", "connection", "deadline", "short")
@@ -121,7 +122,7 @@ class Attempt(AttemptAccount):
         watchdog = self._plane.watchdog
         self.deadline = watchdog.after(self.target.upstream.head_timeout_seconds)
         watchdog.add(self)
-        connection.send(request, self)
+        connection.send_for_whole(request, self)
 
     def _request(self) -> bytes:
         """The whole request, head and body."""
@@ -130,12 +131,15 @@ class Attempt(AttemptAccount):
     # -- the answer
 
     def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
-        """Judge the head, and choose how its body is to be taken."""
+        """Judge the head, and choose how its body is to be taken.
+
+        One that is not relayed at once may turn out short; most come whole with their head.
+        """
         self.head = head
         self._verdict = judge_status(head.status)
         if self._verdict is not Verdict.ANSWER:
             # What it failed with stands in its head, whatever the body is packed in.
-            self._collect(connection, FAILED_BODY_SECONDS)
+            self.deadline = self._plane.watchdog.after(FAILED_BODY_SECONDS)
             return
         fault = self.unusable(head)
         if fault:
@@ -144,7 +148,7 @@ class Attempt(AttemptAccount):
             return
         self.open_meter(head)
         if self.passage is None:
-            self._collect(connection, self._plane.stream_idle_seconds)
+            self.deadline = self._plane.watchdog.after(self._plane.stream_idle_seconds)
             return
         endpoint = self._exchange.endpoint
         assert endpoint is not None
@@ -153,12 +157,6 @@ class Attempt(AttemptAccount):
     def unusable(self, head: ResponseHead) -> str:
         """The outcome of an answer that is none to this request; else empty."""
         return unrelayable(head)
-
-    def _collect(self, connection: UpstreamConnection, seconds: float) -> None:
-        """Take the body as one that may turn out short."""
-        self.deadline = self._plane.watchdog.after(seconds)
-        self.short = self._collector()
-        connection.hand_over(self.short)
 
     def _collector(self) -> ShortAnswer:
         return ShortAnswer(self, self._plane.watchdog, self._plane.held)
@@ -191,11 +189,20 @@ class Attempt(AttemptAccount):
         self.meter = Meter(self._kind(), is_stream(head))
 
     def answer_data(self, data: bytes) -> None:
-        """Not called: the body is handed over with the head."""
+        """The first piece of a body that is not all here: it is collected from now on."""
+        connection = self.connection
+        assert connection is not None
+        short = self.short = self._collector()
+        connection.hand_over(short)
+        short.answer_data(data)
 
     def answer_end(self) -> None:
         """The body was empty and ended with the head."""
         self.short_whole(b"")
+
+    def answer_whole(self, body: bytes) -> None:
+        """The body came with its head."""
+        self.short_whole(body)
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         """The connection broke before anything was sent to the client."""
@@ -364,8 +371,15 @@ class Attempt(AttemptAccount):
         self._walker.settle(499, counts, estimated, self.target, CLIENT_GONE)
 
     def collector_left(self) -> ShortAnswer | None:
-        """What goes on collecting an answer that nobody waits for, only for its figures."""
-        return self.short
+        """What goes on collecting an answer that nobody waits for, only for its figures.
+
+        :returns: ``None`` where its head has not come, or it is relayed.
+        """
+        short = self.short
+        if short is None and self.head is not None and not (self.passage or self._relay):
+            # Nothing has come behind the head.
+            short = ShortAnswer(self, self._plane.watchdog, self._plane.held)
+        return short
 
     def note_head(self, head: ResponseHead) -> None:
         """The head of an answer that nobody waits for any more."""

@@ -173,10 +173,8 @@ class TranslatedAttempt(PreparedAttempt):
 
     def collector_left(self) -> ShortAnswer | None:
         """Of an answer that nobody waits for no more is kept than of others."""
-        short, self.short = self.short, None
-        if not isinstance(short, WholeAnswer):
-            return short
-        return short.left()
+        short, self.short = super().collector_left(), None
+        return short.left() if isinstance(short, WholeAnswer) else short
 
     def short_overflow(self, begun: bytes) -> None:
         """The answer is longer than what is translated."""

@@ -3,6 +3,7 @@
 The connection tells an :class:`AnswerReceiver` what comes: the head once, the
 payload of the body as it was read (already out of its framing, and unpacked), and
 one end: :meth:`AnswerReceiver.answer_end` or :meth:`AnswerReceiver.answer_lost`.
+A :class:`WholeReceiver` is told of body and end in one, where all came in one read.
 How much is known of the request's fate stands in :class:`Loss`, since that alone
 decides whether it may be sent again.
 """
@@ -31,6 +32,9 @@ from omnigate.wire.head import (
 
 #: Requests up to this size go into a socket's buffer as a whole; Linux gives it more than that.
 LARGE_BYTES = 65536
+
+#: A body up to this size that comes with its head may be given in one piece; one read has no more.
+WHOLE_BYTES = 65536
 
 #: Interim (1xx) heads skipped before an answer; more is a peer that plays with us.
 MAX_INTERIM_HEADS = 8
@@ -85,6 +89,13 @@ class AnswerReceiver(Shape):
         """An exception escaped from one of the above; the connection is dropped."""
 
 
+class WholeReceiver(AnswerReceiver, Shape):
+    """A receiver that is glad of a body in one piece."""
+
+    def answer_whole(self, body: bytes) -> None:
+        """All of the body, and its end; the connection is already free for others."""
+
+
 class ConnectionOwner(Shape):
     """The pool a connection belongs to."""
 
@@ -113,6 +124,7 @@ class UpstreamConnection(Protocol):
         self._wire: Any = None
         self._owner = owner
         self._receiver: AnswerReceiver | None = None
+        self._in_one = False  # the receiver is a WholeReceiver
         # Of the body under way one reads: the framing alone, or what is packed in it.
         self._reader: BodyReader | None = None
         self._packed: PackedReader | None = None
@@ -148,19 +160,22 @@ class UpstreamConnection(Protocol):
 
     def send(self, request: bytes, receiver: AnswerReceiver) -> None:
         """Write a whole request, a POST; its answer goes to ``receiver``."""
+        # Of an answer that came before nothing is left, or this connection would not be free.
         self._receiver = receiver
-        self._head = None
-        self._reader = None
-        self._packed = None
-        self._arrived = b""
-        self._interim = 0
+        self._in_one = False
         self.deadline = NEVER
         self._large = len(request) > LARGE_BYTES
         self._wire.write(request)
 
+    def send_for_whole(self, request: bytes, receiver: WholeReceiver) -> None:
+        """Do the same for one who is glad of a body in one piece."""
+        self.send(request, receiver)
+        self._in_one = True
+
     def hand_over(self, receiver: AnswerReceiver) -> None:
-        """From now on the answer goes to ``receiver``."""
+        """From now on the answer goes to ``receiver``, in pieces."""
         self._receiver = receiver
+        self._in_one = False
 
     def still_sending(self) -> bool:
         """Whether a part of the request has not gone out yet.
@@ -284,20 +299,38 @@ class UpstreamConnection(Protocol):
             if self._interim > MAX_INTERIM_HEADS:
                 raise ResponseHeadError(f"more than {MAX_INTERIM_HEADS} interim heads")
         self._buffer = b""
+        self._interim = 0
         self._head = head
-        reader = reader_for(head)
-        packed = None
-        if b"content-encoding" in head.headers:
-            packed = self._packed = packed_reader(head, reader)
-        if packed is None:
-            self._reader = reader
         receiver = self._receiver
         assert receiver is not None
-        receiver.answer_head(self, head)
-        # The receiver may have dropped us, or handed the answer over.
-        receiver = self._receiver
+        packed = b"content-encoding" in head.headers
+        if (
+            self._in_one
+            and len(buffer) == head.content_length <= WHOLE_BYTES
+            and head.framing == "length"
+            and not packed
+        ):
+            receiver.answer_head(self, head)
+            # It may have dropped us, or handed the answer over.
+            receiver = self._receiver
+            if self._in_one and receiver is not None:
+                self._answered(b"")
+                try:
+                    receiver.answer_whole(buffer)  # type: ignore[attr-defined]
+                except Exception:
+                    receiver.crashed(Failure())
+                return
+            reader = self._reader = reader_for(head)
+        else:
+            reader = reader_for(head)
+            if packed:
+                self._packed = packed_reader(head, reader)
+            if self._packed is None:
+                self._reader = reader
+            receiver.answer_head(self, head)
+            receiver = self._receiver
         if receiver is not None and (buffer or reader.ended):
-            if packed is None:
+            if self._packed is None:
                 payload = reader.feed(buffer)
                 if payload:
                     receiver.answer_data(payload)
@@ -366,21 +399,27 @@ class UpstreamConnection(Protocol):
                 self._broke(receiver, error)
 
     def _body_whole(self, receiver: AnswerReceiver, reader: BodyReader | PackedReader) -> None:
-        head = self._head
-        assert head is not None
-        self._receiver = None
-        self._reader = None
-        self._packed = None
-        if head.keep_alive and not reader.rest and not self.still_sending() and not self._lost:
-            self.used = True
-            self.resume()
-            self._owner.connection_free(self)
-        else:
-            self._lose()
+        self._answered(reader.rest)
         try:
             receiver.answer_end()
         except Exception:
             receiver.crashed(Failure())
+
+    def _answered(self, rest: bytes) -> None:
+        """The answer is whole: be free for others, unless this connection cannot be used again.
+
+        :param rest: what came behind the body.
+        """
+        head = self._head
+        assert head is not None
+        self._receiver = self._reader = self._packed = None
+        if head.keep_alive and not rest and not self._lost and not self.still_sending():
+            self.used = True
+            if self._paused:
+                self.resume()
+            self._owner.connection_free(self)
+        else:
+            self._lose()
 
     def _fail(self, loss: Loss, reason: str) -> None:
         receiver, self._receiver = self._receiver, None

@@ -23,6 +23,7 @@ LARGE = CHAT.replace(b"Hi", b"x" * OWN_TURN_BYTES)
 WHOLE = (reply(MESSAGE),)
 LONG = (reply(MESSAGE.replace(b"Hello", b"x" * 100_000)),)
 REFUSED = (reply(ANTHROPIC_ERROR, b"400 Bad"),)
+IN_TWO = (WHOLE[0][:-5], WHOLE[0][-5:])
 STREAM = (STREAM_HEAD, chunk(START + BLOCK), chunk(FIRST), chunk(STOP) + END)
 UNFINISHED = (STREAM_HEAD, chunk(START + BLOCK), chunk(FIRST), END)
 
@@ -86,8 +87,8 @@ class CrashTests(SynchronousTestCase):
             (translate.Translator, "error", CHAT, REFUSED),
             (translated_attempt, "translated_answer_lines", CHAT, WHOLE),
             (translated_attempt, "PieceCounter", CHAT, LONG),
-            (translated_attempt, "WholeAnswer", CHAT, WHOLE),
-            (WholeAnswer, "answer_data", CHAT, WHOLE),
+            (translated_attempt, "WholeAnswer", CHAT, IN_TWO),
+            (WholeAnswer, "answer_data", CHAT, IN_TWO),
             (Meter, "settle", CHAT, WHOLE),
             (translate.Translator, "write", CHAT, WHOLE),
             (translate.Translator, "write", CHAT_STREAM, WHOLE),

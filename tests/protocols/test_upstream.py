@@ -1,13 +1,15 @@
 """A connection to a provider, told by what its receiver hears."""
 
 from collections.abc import Callable
+from functools import partial
 
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.protocols.upstream import MAX_INTERIM_HEADS, Loss, UpstreamConnection
+from omnigate.protocols.relay import SHORT_BYTES
+from omnigate.protocols.upstream import MAX_INTERIM_HEADS, WHOLE_BYTES, Loss, UpstreamConnection
 from omnigate.wire.head import MAX_HEAD_BYTES, ResponseHead
 from tests.planes.transport import WireTransport
 
@@ -57,6 +59,9 @@ class Receiver:
 
     def answer_end(self) -> None:
         self._hear("end")
+
+    def answer_whole(self, body: bytes) -> None:
+        self._hear("whole", body)
 
     def answer_lost(self, loss: Loss, reason: str) -> None:
         self._hear("lost", loss)
@@ -273,6 +278,129 @@ class HandOverTests(UpstreamTestCase):
             self.assertEqual(word, self.receiver.told[-1][0])  # type: ignore[index]
             self.assertFalse(self.wire.connected)
             self.assertEqual([self.connection], self.owner.gone)
+
+
+class InOneTests(UpstreamTestCase):
+    """What one is told who is glad of a body in one piece."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.receiver = Receiver()
+        self.connection = UpstreamConnection(self.owner)
+        self.wire = WireTransport(self.clock)
+        self.wire.connect(self.connection)
+        self.connection.send_for_whole(REQUEST, self.receiver)
+
+    def test_in_one_read(self) -> None:
+        """A body that comes with its head is told in one, and the connection is free before."""
+        free: list[int] = []
+        self.receiver.act = lambda word: free.append(len(self.owner.free))
+        for answer, body in (
+            (SHORT, b"hello"),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b""),
+            (b"HTTP/1.1 100 Continue\r\n\r\n" + SHORT, b"hello"),
+        ):
+            free.clear()
+            self.setUp()
+            self.receiver.act = lambda word: free.append(len(self.owner.free))
+            self.read(answer)
+            self.assertEqual([("head", 200), ("whole", body)], self.receiver.told)
+            self.assertEqual([0, 1], free)
+            self.assertTrue(self.connection.usable and self.connection.used)
+
+    def test_head_in_pieces(self) -> None:
+        """The same where the head came in several reads, the last of them with all of the body."""
+        for cut in range(1, SHORT.index(b"hello")):
+            self.setUp()
+            self.read(SHORT[:cut])
+            self.read(SHORT[cut:])
+            self.assertEqual([("head", 200), ("whole", b"hello")], self.receiver.told)
+
+    def test_not_kept(self) -> None:
+        """So it is where the connection cannot be used again."""
+        self.read(SHORT.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        self.assertEqual([("head", 200), ("whole", b"hello")], self.receiver.told)
+        self.assertEqual(([], [self.connection]), (self.owner.free, self.owner.gone))
+
+    def test_in_pieces(self) -> None:
+        """Any other answer comes in pieces."""
+        for answer, payload in (
+            (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
+            (SHORT + b"HTTP/1.1 200 OK\r\n", b"hello"),
+            (b"HTTP/1.1 204 No\r\n\r\n", b""),
+            (SHORT.replace(b"\r\n\r\n", b"\r\ncontent-encoding: br\r\n\r\n"), b"hello"),
+        ):
+            self.setUp()
+            self.read(answer)
+            pieces = [("data", payload)] if payload else []
+            self.assertEqual([*pieces, "end"], self.receiver.told[1:])
+
+    def test_any_cut(self) -> None:
+        """So does one that is cut behind its head."""
+        head = SHORT.index(b"hello")
+        for cut in range(head, len(SHORT)):
+            self.setUp()
+            self.read(SHORT[:cut])
+            self.read(SHORT[cut:])
+            pieces = [("data", piece) for piece in (SHORT[head:cut], SHORT[cut:]) if piece]
+            self.assertEqual([("head", 200), *pieces, "end"], self.receiver.told)
+
+    def test_largest(self) -> None:
+        """However much a transport gives at once, what is told in one has its bound."""
+        self.assertLessEqual(WHOLE_BYTES, SHORT_BYTES)
+        for size, word in ((WHOLE_BYTES, "whole"), (WHOLE_BYTES + 1, "data")):
+            self.setUp()
+            body = b"x" * size
+            self.connection.dataReceived(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (size, body)
+            )
+            self.assertEqual((word, body), self.receiver.told[1])
+
+    def test_handed_over(self) -> None:
+        """Whoever the answer was handed to has it in pieces, be it before the head or with it."""
+        for before in (True, False):
+            self.setUp()
+            other = Receiver()
+            hand_over = partial(self.connection.hand_over, other)
+            if before:
+                hand_over()
+            else:
+                self.receiver.act = lambda word, call=hand_over: call()  # type: ignore[misc]
+            self.read(SHORT)
+            heads = [("head", 200)]
+            self.assertEqual([] if before else heads, self.receiver.told)
+            told = [("data", b"hello"), "end"]
+            self.assertEqual([*heads, *told] if before else told, other.told)
+            self.assertEqual([self.connection], self.owner.free)
+
+    def test_dropped(self) -> None:
+        """A receiver that drops the connection at the head hears nothing more of it."""
+        self.receiver.act = lambda word: self.connection.drop()
+        self.read(SHORT)
+        self.assertEqual([("head", 200)], self.receiver.told)
+        self.assertEqual(([], [self.connection]), (self.owner.free, self.owner.gone))
+
+    def test_crashes(self) -> None:
+        """An exception is told; at the end the connection is free already, and stays."""
+        for at, told in (("head", 1), ("whole", 2)):
+            self.setUp()
+
+            def act(word: str, at: str = at) -> None:
+                if word == at:
+                    raise LookupError(word)
+
+            self.receiver.act = act
+            self.read(SHORT)
+            self.assertEqual(("crashed", LookupError), self.receiver.told[told])
+            self.assertEqual(at == "head", self.wire.aborted)
+
+    def test_next_request(self) -> None:
+        """What one asked for does not hold for the next."""
+        self.read(SHORT)
+        self.receiver = Receiver()
+        self.connection.send(REQUEST, self.receiver)
+        self.read(SHORT)
+        self.assertEqual([("head", 200), ("data", b"hello"), "end"], self.receiver.told)
 
 
 class BackPressureTests(UpstreamTestCase):
