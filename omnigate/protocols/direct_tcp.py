@@ -21,6 +21,7 @@ from typing import Any
 
 from twisted.internet import tcp
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.python.failure import Failure
 
 from omnigate.protocols.gathering import MAX_ASIDE_BYTES, Gathering
 
@@ -29,40 +30,39 @@ class DirectWriting(tcp.Connection):
     """A connection whose writes go to the socket when nothing is waiting before them.
 
     What is put aside lies where Twisted's own queue begins, so it counts as written and not sent,
-    and everything of Twisted's that looks at the queue finds it in its place.
+    and everything of Twisted's that looks at the queue finds it in its place.  But for that, the
+    queue begins with what the socket has not taken, in ``dataBuffer``.
 
-    :ivar gathered: something is put aside, and the reactor will have it sent in this turn.  It is
-        open then, nothing else is queued, and it is not being closed by more than a request to
-        close once all is sent.
+    Where a write must go another way for good, it is hidden behind that other way, as Twisted does
+    it with the reads of a connection that is aborted: so there is little to ask at each write.
+
+    :ivar gathered: something is put aside, which the reactor will have sent in this turn, and
+        nothing else is queued.
     """
 
     gathered = False
 
     def write(self, data: bytes) -> None:
         """Put aside or send now what the socket takes, queue the rest."""
+        if not isinstance(data, bytes):
+            raise TypeError("Data must be bytes")
+        size = len(data)
         if self.gathered:
-            size = self._tempDataLen + len(data)
-            if size <= MAX_ASIDE_BYTES and type(data) is bytes:
+            size += self._tempDataLen
+            if size <= MAX_ASIDE_BYTES:
                 self._tempDataBuffer.append(data)
                 self._tempDataLen = size
                 return
             self._send_early()
-        if (
-            self.dataBuffer
-            or self._tempDataBuffer
-            or self.disconnecting
-            or self._writeDisconnecting
-            or not self.connected
-            or self.TLS
-            or type(data) is not bytes
-            # One that is asked for more each time all was sent, by the loop that queues.
-            or (self.producer is not None and not self.streamingProducer)
-        ):
+            size = len(data)
+        if self.dataBuffer:
             super().write(data)  # type: ignore[no-untyped-call]
             return
-        gathering: Gathering | None = getattr(self.reactor, "gathering", None)
+        try:
+            gathering: Gathering | None = self.reactor.gathering  # type: ignore[attr-defined]
+        except AttributeError:  # Twisted's own reactors gather nothing
+            gathering = None
         if gathering is not None:
-            size = len(data)
             if size <= MAX_ASIDE_BYTES:
                 self._tempDataBuffer.append(data)
                 self._tempDataLen = size
@@ -77,21 +77,14 @@ class DirectWriting(tcp.Connection):
         self.write(b"".join(iovec))
 
     def send_aside(self) -> None:
-        """Send what was put aside, unless the connection was lost in the meantime."""
+        """Send what was put aside, if it still is."""
         if self.gathered:
             self.gathered = False
             pieces = self._tempDataBuffer
-            self._tempDataBuffer = []
+            data = b"".join(pieces)
+            pieces.clear()
             self._tempDataLen = 0
-            if self.connected:
-                self._send(b"".join(pieces))
-
-    def _send_early(self) -> None:
-        """Send what was put aside before all others have theirs sent."""
-        gathering: Gathering | None = getattr(self.reactor, "gathering", None)
-        if gathering is not None:
-            gathering.call_first()
-        self.send_aside()
+            self._send(data)
 
     def _send(self, data: bytes) -> None:
         """Send what the socket takes; queue the rest without a copy of it."""
@@ -105,6 +98,13 @@ class DirectWriting(tcp.Connection):
             self.offset = sent
             self.startWriting()  # type: ignore[no-untyped-call]
             self._maybePauseProducer()  # type: ignore[no-untyped-call]
+
+    def _send_early(self) -> None:
+        """Send what was put aside before all others have theirs sent."""
+        gathering: Gathering | None = getattr(self.reactor, "gathering", None)
+        if gathering is not None:
+            gathering.call_first()
+        self.send_aside()
 
     def doRead(self) -> Any:
         """Read once and hand it on: Twisted's own, with two calls fewer."""
@@ -126,29 +126,50 @@ class DirectWriting(tcp.Connection):
             return None
         return super().doWrite()  # type: ignore[no-untyped-call]
 
+    # -- other ways to write
+
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Take a producer; one that is to be asked each time begins with nothing put aside."""
+        """Take a producer; one that is to be asked for each piece is asked by Twisted's queue."""
         if not streaming:
-            self._send_early()
+            self._write_as_twisted()
         super().registerProducer(producer, streaming)  # type: ignore[no-untyped-call]
 
     def startTLS(self, ctx: Any, normal: bool = True) -> None:  # noqa: N802
         """Begin TLS behind what was written in the clear."""
-        self._send_early()
+        self._write_as_twisted()
         super().startTLS(ctx, normal)  # type: ignore[no-untyped-call]
 
+    def _write_as_twisted(self) -> None:
+        """Write as Twisted's own connections do, from now on."""
+        self._send_early()
+        self.write = super().write  # type: ignore[method-assign]
+
     def abortConnection(self) -> None:
-        """Drop the connection, and what was put aside with it; nothing can be written any more."""
+        """Drop the connection, and what was put aside with it."""
+        self._write_no_more()
+        super().abortConnection()  # type: ignore[no-untyped-call]
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The connection is gone, and what was put aside with it."""
+        self._write_no_more()
+        super().connectionLost(reason)
+
+    def _closeWriteConnection(self) -> None:  # noqa: N802
+        """All was sent, and this direction is closed now."""
+        self._write_no_more()
+        super()._closeWriteConnection()
+
+    def _write_no_more(self) -> None:
+        """Take no notice of what is written from now on."""
         if self.gathered:
             self.gathered = False
-            self._tempDataBuffer = []
+            self._tempDataBuffer.clear()
             self._tempDataLen = 0
         self.write = _discard  # type: ignore[method-assign]
-        super().abortConnection()  # type: ignore[no-untyped-call]
 
 
 def _discard(data: bytes) -> None:
-    """Stand in for the write of an aborted connection, as Twisted stands in for its reads."""
+    """Stand in for the write of a connection that takes none."""
 
 
 class DirectServer(DirectWriting, tcp.Server):

@@ -53,17 +53,17 @@ class Gathering:
 
     def call_first(self) -> None:
         """Make the calls that come before a send."""
-        if self._first:
-            calls, self._first = self._first, []
-            for call in calls:
-                try:
-                    call()
-                except BaseException:
-                    self._log.failure("a call before the sends of a turn failed")
+        calls, self._first = self._first, []
+        for call in calls:
+            try:
+                call()
+            except BaseException:
+                self._log.failure("a call before the sends of a turn failed")
 
     def send(self) -> None:
         """Send all that was put aside; one that fails is logged and hinders no other."""
-        self.call_first()
+        if self._first:
+            self.call_first()
         waiting = self.waiting
         # One may be added meanwhile, by a producer that is told to pause: it has its turn as well.
         for connection in waiting:
