@@ -27,7 +27,7 @@ from omnigate.data_tap import LISTEN, PROGRAM
 from omnigate.gateway.shared_uses import SharedUses
 from omnigate.protocols.worker_channel import Down, Figures, FiguresWanted, Hangup
 from omnigate.settings import DataSettings
-from omnigate.workers.place import Run, WorkerPlace
+from omnigate.workers.place import LOOK_SECONDS, Run, WorkerPlace
 from omnigate.workers.run import WorkerCommand, start_worker
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ HURRIED_SECONDS: Final = HURRY_SECONDS + 1.0
 
 #: After how long the parent itself ends where it stands, in a hurry.
 LAST_RESORT_SECONDS: Final = HURRIED_SECONDS + 1.0
-
-#: How often the parent looks whether a worker is silent, in seconds.
-LOOK_SECONDS: Final = 1.0
 
 #: How often a stop looks whether all workers have ended, in seconds.
 _STOP_LOOK_SECONDS: Final = 0.05

@@ -34,6 +34,14 @@ SILENT_SECONDS: Final = 30.0
 #: The same for one that starts: a spool of 128 MiB is read before it says its first word.
 STARTING_SECONDS: Final = 120.0
 
+#: How often the owner looks whether a worker is silent, in seconds.
+LOOK_SECONDS: Final = 1.0
+
+#: What of the time between two looks counts as silence. Where more has passed, it was the parent
+#: that stood still (it was stopped, or the whole machine was, or the clock was set), and what its
+#: workers have said since waits to be read.
+MOST_BETWEEN_LOOKS: Final = 3 * LOOK_SECONDS
+
 #: Lines of a worker's start that are kept until it is known whether it starts; settings may have
 #: a fault each.
 _HELD_LINES: Final = 100
@@ -124,7 +132,8 @@ class WorkerPlace:
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._timer: IDelayedCall | None = None
         self._began = 0.0
-        self._heard_at = 0.0
+        self._looked_at = 0.0
+        self._silent_for = 0.0
         self._may_be_silent = STARTING_SECONDS
         self._log_lines = LogLines()
         self._kept: list[str] = []
@@ -135,7 +144,8 @@ class WorkerPlace:
         """Start a process."""
         self._timer = None
         self._log_lines = LogLines()
-        self._began = self._heard_at = self._clock.seconds()
+        self._began = self._looked_at = self._clock.seconds()
+        self._silent_for = 0.0
         self._may_be_silent = STARTING_SECONDS
         try:
             self.run = self._start(self)
@@ -171,9 +181,11 @@ class WorkerPlace:
             self.run.kill()
 
     def look(self) -> None:
-        """End a process that has been silent for too long."""
+        """End a process that has been silent for too long; called every :data:`LOOK_SECONDS`."""
         now = self._clock.seconds()
-        if self.run is None or now - self._heard_at < self._may_be_silent:
+        self._silent_for += min(max(0.0, now - self._looked_at), MOST_BETWEEN_LOOKS)
+        self._looked_at = now
+        if self.run is None or self._silent_for < self._may_be_silent:
             return
         _log.critical(
             "worker {worker} (process {pid}) has said nothing for {seconds:g} s; it is killed",
@@ -181,14 +193,14 @@ class WorkerPlace:
             pid=self.run.pid,
             seconds=self._may_be_silent,
         )
-        self._heard_at = now
+        self._silent_for = 0.0
         self.run.kill()
 
     # -- what its process does
 
     def heard(self, message: Up) -> None:
         """Take a message."""
-        self._heard_at = self._clock.seconds()
+        self._silent_for = 0.0
         self._may_be_silent = SILENT_SECONDS
         if isinstance(message, Alive):
             return

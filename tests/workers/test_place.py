@@ -17,6 +17,7 @@ from omnigate.workers.log import LogLine
 from omnigate.workers.place import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    LOOK_SECONDS,
     SILENT_SECONDS,
     STARTING_SECONDS,
     WELL_SECONDS,
@@ -102,6 +103,12 @@ class PlaceCase(SynchronousTestCase):
         self.place.start()
         self.place.heard(Ready())
         return self.runs[-1]
+
+    def look_for(self, seconds: float) -> None:
+        """Let so much time pass with the looks that belong to it."""
+        for _ in range(int(seconds / LOOK_SECONDS)):
+            self.clock.advance(LOOK_SECONDS)
+            self.place.look()
 
     def pause_before_next(self) -> float:
         """Seconds until the next process."""
@@ -265,12 +272,10 @@ class HeardTests(PlaceCase):
         """One that says nothing for long is killed and replaced, like any that ends."""
         run = self.serve()
         for _ in range(10):
-            self.clock.advance(SILENT_SECONDS - 1)
-            self.place.look()
+            self.look_for(SILENT_SECONDS - 1)
             self.place.heard(Alive())
         self.assertEqual(run.kills, 0)
-        self.clock.advance(SILENT_SECONDS)
-        self.place.look()
+        self.look_for(SILENT_SECONDS)
         self.place.look()
         self.assertEqual(run.kills, 1)
         self.assertIn("worker 1 (process 100) has said nothing for 30 s; it is killed", self.log())
@@ -278,18 +283,28 @@ class HeardTests(PlaceCase):
         self.place.look()
         self.pause_before_next()
 
+    def test_the_parent_stood_still(self) -> None:
+        """Time in which nobody could listen is no silence, however the clock goes on."""
+        run = self.serve()
+        for step in (SILENT_SECONDS, 3600.0, -7200.0, 1e9):
+            self.clock.rightNow += step
+            self.place.look()
+            self.assertEqual(run.kills, 0)
+            self.place.heard(Alive())
+        self.clock.rightNow += 3600.0
+        self.look_for(SILENT_SECONDS)
+        self.assertEqual(run.kills, 1)
+
     def test_silent_start(self) -> None:
         """A start may take longer: it reads the spool."""
         self.place.start()
-        self.clock.advance(STARTING_SECONDS - 1)
-        self.place.look()
+        self.look_for(STARTING_SECONDS - 1)
         self.assertEqual(self.runs[0].kills, 0)
-        self.clock.advance(1)
-        self.place.look()
+        self.look_for(1)
         self.assertEqual(self.runs[0].kills, 1)
         self.place.ended(End(None, signal.SIGKILL))
         self.pause_before_next()
-        self.clock.advance(SILENT_SECONDS)
+        self.look_for(SILENT_SECONDS)
         self.place.look()
         self.assertEqual(self.runs[1].kills, 0)
 
