@@ -195,6 +195,11 @@ class DirectConnector(tcp.Connector):
         )
 
 
+def is_put_aside(transport: Any) -> bool:
+    """Whether all that was written to a TCP transport lately waits for the end of this turn."""
+    return getattr(transport, "gathered", False)
+
+
 def unsent_bytes(transport: Any) -> int:
     """Bytes written to a TCP transport that the socket has not taken; -1 where it does not tell."""
     held = getattr(transport, "dataBuffer", None)

@@ -18,7 +18,7 @@ from typing import Protocol as Shape
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from omnigate.protocols.direct_tcp import unsent_bytes
+from omnigate.protocols.direct_tcp import is_put_aside, unsent_bytes
 from omnigate.protocols.watchdog import NEVER
 from omnigate.wire.body import BodyReader, FramingError, TruncatedBody, reader_for
 from omnigate.wire.content_coding import PackedReader, packed_reader
@@ -43,8 +43,9 @@ MAX_INTERIM_HEADS = 8
 class Loss(enum.Enum):
     """How an answer was lost.
 
-    ``STALE``      a kept connection closed before a byte of the answer came: the usual race
-                   with a server that closes idle connections; safe to try again once;
+    ``STALE``      a kept connection closed before a byte of the answer came, or spoke before it
+                   was asked: the usual race with a server that closes idle connections; safe to
+                   try again once;
     ``NO_ANSWER``  a fresh connection closed before a byte of the answer: whether the request
                    was acted on is not known;
     ``FRAMING``    the answer cannot be framed, so nothing in it can be trusted;
@@ -238,6 +239,10 @@ class UpstreamConnection(Protocol):
                     self._body_ended(reader)
             elif self._packed is not None:
                 self._packed_arrived(data)
+            elif is_put_aside(self._wire):
+                # Not a byte of the request has gone out: this was said to the idle connection, as
+                # by a server that tells 408 before it closes, and answers nothing of ours.
+                self._fail(Loss.STALE, "the upstream spoke before it was asked")
             else:
                 self._head_received(data)
         except Exception as error:

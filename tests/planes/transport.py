@@ -43,6 +43,7 @@ class WireTransport:
         self.window = inf
         self.dataBuffer = bytearray()
         self.offset = 0
+        self.gathered = False  # see direct_tcp.DirectWriting
         self.connected = True
         self.disconnecting = False
         self.aborted = False

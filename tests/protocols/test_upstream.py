@@ -196,6 +196,27 @@ class LossTests(UpstreamTestCase):
         self.end(ConnectionDone())
         self.assertEqual([("lost", Loss.STALE)], self.receiver.told)
 
+    def test_spoken_before_it_was_asked(self) -> None:
+        """What comes while all of the request is put aside is no answer to it, however it looks.
+
+        Servers say 408 to an idle connection before they close it.
+        """
+        for unasked in (b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\r\n", SHORT, b"H"):
+            self.setUp()
+            self.refresh()
+            self.wire.gathered = True
+            self.read(unasked)
+            self.assertEqual([("lost", Loss.STALE)], self.receiver.told)
+            self.assertTrue(self.wire.aborted)
+            self.assertEqual([self.connection], self.owner.gone)
+
+    def test_asked_in_time(self) -> None:
+        """Once it has gone out it is answered like any other."""
+        self.refresh()
+        self.wire.gathered = False
+        self.read(SHORT)
+        self.assertEqual(("head", 200), self.receiver.told[0])
+
     def test_not_stale_after_an_interim_head(self) -> None:
         """After an interim head the request is known to have arrived."""
         self.refresh()
