@@ -7,7 +7,7 @@ sum and then writes its own slot may be one decision behind each of the others: 
 
 Layout, in native byte order::
 
-    header     magic, digest of the layout, workers, rows, rows ever taken
+    header     magic, digest of layout and version, workers, rows, rows ever taken
     register   for each row: the digest of its key, and a bit for each worker that holds it
     counters   for each row: its fields one after the other, each of 8 bytes times workers
 
@@ -39,6 +39,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final
 
+from omnigate import __version__
 from omnigate.config.schema import MAX_KEYS
 
 #: A bit of 64 stands for each in the register.
@@ -62,8 +63,6 @@ KEPT_FIELDS: Final = frozenset((RATE_BASE, RATE_TAKEN))
 
 _FIELDS: Final = max(len(KEY_FIELDS), len(PLANE_FIELDS))
 _MAGIC: Final = b"omniuses"
-# An upgrade may put another version on the disk while the parent runs: the next worker notices.
-_LAYOUT: Final = sha256(repr((KEY_FIELDS, PLANE_FIELDS)).encode()).digest()[:8]
 _HEADER: Final = Struct("@8s8sqqq")
 #: Where the header counts the rows ever taken, row 0 among them; in items of 8 bytes.
 _TAKEN_AT: Final = 4
@@ -72,6 +71,19 @@ _ENTRY: Final = Struct("@32sQ")
 _DIGEST_BYTES: Final = 32
 #: Rows of counters begin on a cache line of their own.
 _LINE: Final = 64
+
+
+def layout_of(version: str) -> bytes:
+    """Return what a header says of who made it.
+
+    An upgrade may put another version on the disk while the parent runs; the next worker is of it.
+    The version counts, as more than this memory has to fit: what is said on the line to the parent,
+    and what is written to its log.
+    """
+    return sha256(repr((version, KEY_FIELDS, PLANE_FIELDS)).encode()).digest()[:8]
+
+
+_LAYOUT: Final = layout_of(__version__)
 
 
 class SharedUsesError(Exception):

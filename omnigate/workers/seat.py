@@ -7,11 +7,16 @@ is between parent and worker alone, and no setting.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 SEAT_VARIABLE: Final = "OMNIGATE_WORKER_SEAT"
+
+#: No process has as many workers or open files; a number beyond would be none of C's.
+_MOST: Final = 1 << 20
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 
 
 class SeatError(Exception):
@@ -26,11 +31,11 @@ class WorkerSeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     and ``counters_fd`` the memory that all workers count in.
     """
 
-    index: int
-    count: int
-    listen_fd: int
-    channel_fd: int
-    counters_fd: int
+    index: _Number
+    count: _Number
+    listen_fd: _Number
+    channel_fd: _Number
+    counters_fd: _Number
 
     def told(self) -> str:
         """Return the seat as the variable has it."""
@@ -49,7 +54,10 @@ def take_seat(environ: MutableMapping[str, str]) -> WorkerSeat | None:
     try:
         seat = msgspec.json.decode(text, type=WorkerSeat)
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-        raise SeatError(
-            f"{SEAT_VARIABLE}: is set by the parent of workers, by nobody else; unset it ({error})"
-        ) from None
+        raise SeatError(seat_fault(str(error))) from None
     return seat
+
+
+def seat_fault(reason: str) -> str:
+    """Return the line for a seat that no parent of workers has given."""
+    return f"{SEAT_VARIABLE}: is set by the parent of workers, by nobody else; unset it ({reason})"

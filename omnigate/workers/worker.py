@@ -48,7 +48,7 @@ from omnigate.protocols.worker_channel import (
 )
 from omnigate.settings import DataSettings
 from omnigate.systemd_notify import READY
-from omnigate.workers.seat import WorkerSeat
+from omnigate.workers.seat import WorkerSeat, seat_fault
 
 _STATUS = "STATUS="
 
@@ -214,7 +214,13 @@ def _teller(service: DataService, channel: Channel[Down], reactor: Any) -> Figur
 
 
 def _connect(reactor: Any, descriptor: int, channel: Channel[Down]) -> None:
-    """Put the channel on its socket."""
-    os.set_blocking(descriptor, False)
-    reactor.adoptStreamConnection(descriptor, socket.AF_UNIX, Factory.forProtocol(lambda: channel))
+    """Put the channel on its socket, or end the start where there is none."""
+    try:
+        os.set_blocking(descriptor, False)
+        reactor.adoptStreamConnection(
+            descriptor, socket.AF_UNIX, Factory.forProtocol(lambda: channel)
+        )
+    except OSError as error:
+        reason = f"file descriptor {descriptor}: {error.strerror or error}"
+        refuse_start(PROGRAM, [seat_fault(reason)])
     os.close(descriptor)

@@ -27,6 +27,7 @@ from omnigate.gateway.shared_uses import (
     Row,
     SharedUses,
     SharedUsesError,
+    layout_of,
 )
 from tests.gateway.sharing import KEY, Workers, digest
 
@@ -100,6 +101,7 @@ class MemoryTests(SharedTestCase):
             (whole[:20], 0, "does not hold the shared counters"),
             (b"x" + whole[1:], 0, "does not hold the shared counters"),
             (whole[:8] + b"x" + whole[9:], 0, "of another version of omnigate; restart"),
+            (whole[:8] + layout_of("0.0.0") + whole[16:], 0, "another version"),
             (whole[:-8], 0, "which do not fit its header (2 workers, 16 rows)"),
             (whole + bytes(8), 0, "which do not fit its header (2 workers, 16 rows)"),
             (whole[:16] + struct.pack("q", 0) + whole[24:], 0, "(0 workers, 16 rows)"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.workers.seat import WorkerSeat
 from tests.process.daemons import (
     SECONDS,
     Answer,
@@ -341,6 +342,9 @@ class StartTests(WorkersCase):
         self.assertIn("the port is in use", said)
         said = self.refused(1, "--workers=65")
         self.assertIn("--workers", said)
+        for descriptor in (0, 9):
+            seat = WorkerSeat(0, 3, descriptor, descriptor, descriptor).told()
+            self.assertIn("OMNIGATE_WORKER_SEAT: is set by", self.refused(WORKER_SEAT=seat))
         said = self.refused(2, "--bogus")
         self.assertIn("--bogus", said)
         inside_a_file = str(self.gateway.config_path / "state")

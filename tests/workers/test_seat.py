@@ -1,5 +1,6 @@
 """A worker's seat in its environment."""
 
+import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.settings_table import SETTINGS
@@ -25,6 +26,15 @@ class SeatTests(SynchronousTestCase):
             error = self.assertRaises(SeatError, take_seat, {SEAT_VARIABLE: text})
             self.assertIn(SEAT_VARIABLE, str(error))
             self.assertIn("unset it", str(error))
+
+    def test_numbers(self) -> None:
+        """No number of it may be below zero, or more than any process has."""
+        seat = WorkerSeat(2, 4, 3, 4, 5)
+        for name in WorkerSeat.__struct_fields__:
+            for number in (-1, 1 << 31, 10**30):
+                text = msgspec.structs.replace(seat, **{name: number}).told()
+                error = self.assertRaises(SeatError, take_seat, {SEAT_VARIABLE: text})
+                self.assertIn(f"$.{name}", str(error))
 
     def test_it_is_no_setting(self) -> None:
         """Nobody is told to set it."""
