@@ -58,7 +58,16 @@ class Attempt(AttemptAccount):
     def __init__(
         self, walker: Walker, exchange: Exchange, plane: DataPlane, target: Target
     ) -> None:
-        super().__init__(walker, exchange, plane, target)
+        self._walker = walker
+        self._exchange = exchange
+        self._plane = plane
+        self.target = target
+        self._started_at = plane.clock.seconds()
+        self._verdict = Verdict.ANSWER
+        self.head = None
+        self.delivered = False
+        self.meter = None
+        self.passage = None
         self._opening: Deferred[UpstreamConnection] | None = None
         self._preparing: Generator[None, None, None] | None = None
         self._relay: Relay | None = None
@@ -76,7 +85,7 @@ class Attempt(AttemptAccount):
     def _connect(self) -> None:
         """Send the request, on a kept connection if there is one."""
         pool = self.target.upstream.pool
-        connection = None if self._walker.walk.fresh_only else pool.take()
+        connection = None if self._walker.fresh_only else pool.take()
         if connection is not None:
             self._send(connection)
             return
@@ -105,7 +114,7 @@ class Attempt(AttemptAccount):
         if self._exchange.settled:
             return
         outcome = getattr(failure.value, "outcome", "connect_error")
-        if outcome != "timeout" and self._walker.walk.may_retry():
+        if outcome != "timeout" and self._walker.may_retry():
             self._again()
             return
         self._fail_target(outcome, None)
@@ -136,23 +145,26 @@ class Attempt(AttemptAccount):
         One that is not relayed at once may turn out short; most come whole with their head.
         """
         self.head = head
-        self._verdict = judge_status(head.status)
-        if self._verdict is not Verdict.ANSWER:
-            # What it failed with stands in its head, whatever the body is packed in.
-            self.deadline = self._plane.watchdog.after(FAILED_BODY_SECONDS)
-            return
+        if head.status > 400:
+            self._verdict = judge_status(head.status)
+            if self._verdict is not Verdict.ANSWER:
+                # What it failed with stands in its head, whatever the body is packed in.
+                self.deadline = self._plane.watchdog.after(FAILED_BODY_SECONDS)
+                return
         fault = self.unusable(head)
         if fault:
             connection.drop()
             self._failed(fault, head.status)
             return
         self.open_meter(head)
-        if self.passage is None:
-            self.deadline = self._plane.watchdog.after(self._plane.stream_idle_seconds)
+        passage = self.passage
+        if passage is None:
+            plane = self._plane
+            self.deadline = plane.watchdog.after(plane.stream_idle_seconds)
             return
         endpoint = self._exchange.endpoint
         assert endpoint is not None
-        self._relay_on(connection, self.passage, HEARTBEAT[endpoint.protocol])
+        self._relay_on(connection, passage, HEARTBEAT[endpoint.protocol])
 
     def unusable(self, head: ResponseHead) -> str:
         """The outcome of an answer that is none to this request; else empty."""
@@ -210,7 +222,7 @@ class Attempt(AttemptAccount):
         self.connection = None
         if loss is Loss.STALE:
             age = self._plane.clock.seconds() - self._started_at
-            if age <= STALE_SECONDS and self._walker.walk.may_retry():
+            if age <= STALE_SECONDS and self._walker.may_retry():
                 self._again()
                 return
         if self._verdict is not Verdict.ANSWER:
@@ -392,7 +404,7 @@ class Attempt(AttemptAccount):
         self._unwatch()
         self.connection = None
         if outcome in PERHAPS_AT_WORK:
-            self._walker.walk.doubt()
+            self._walker.doubt()
         self._fail_target(outcome, status)
         self._next()
 
@@ -429,7 +441,9 @@ class Attempt(AttemptAccount):
 
 def is_stream(head: ResponseHead) -> bool:
     """Whether an answer is an event stream."""
+    content_type = head.headers.get(b"content-type")
     return (
-        head.status < 300
-        and head.headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
+        content_type is not None
+        and head.status < 300
+        and content_type[:17].lower() == b"text/event-stream"
     )

@@ -8,8 +8,8 @@ from twisted.logger import Logger
 
 from omnigate.dialects.meter import Meter
 from omnigate.errors import MAX_CLIENT_RETRY_AFTER, GatewayError
-from omnigate.events import NO_TOKENS, TokenCounts
-from omnigate.gateway.attempts import Verdict, Walk, retry_after_seconds
+from omnigate.events import NO_TOKENS, AttemptRecord, TokenCounts
+from omnigate.gateway.attempts import Verdict, retry_after_seconds
 from omnigate.gateway.tables import Target
 from omnigate.protocols.relay import Passage
 from omnigate.wire.head import ResponseHead
@@ -21,9 +21,22 @@ if TYPE_CHECKING:
 
 
 class Walker(Protocol):
-    """Whose attempts these are."""
+    """Whose attempts these are: a walk over targets (:mod:`omnigate.gateway.attempts`)."""
 
-    walk: Walk[Target]
+    fresh_only: bool
+    records: list[AttemptRecord]
+
+    def may_retry(self) -> bool:
+        """Whether a connection error allows one more try."""
+
+    def doubt(self) -> None:
+        """The target's upstream may have taken the request."""
+
+    def hint(self, seconds: int | None) -> None:
+        """Keep a wait that a provider asked for."""
+
+    def record(self, outcome: str, status: int | None, duration_ms: int) -> None:
+        """Write down how an attempt ended."""
 
     def next(self) -> None:
         """The attempt has failed and is written down: try the next target."""
@@ -78,19 +91,16 @@ class AttemptAccount:
 
     log = Logger()
 
-    def __init__(
-        self, walker: Walker, exchange: Exchange, plane: DataPlane, target: Target
-    ) -> None:
-        self._walker = walker
-        self._exchange = exchange
-        self._plane = plane
-        self.target = target
-        self._started_at = plane.clock.seconds()
-        self._verdict = Verdict.ANSWER
-        self.head: ResponseHead | None = None
-        self.delivered = False
-        self.meter: Meter | None = None
-        self.passage: StreamOf | None = None
+    _exchange: Exchange
+    _plane: DataPlane
+    _started_at: float
+    _verdict: Verdict
+    _walker: Walker
+    delivered: bool
+    head: ResponseHead | None
+    meter: Meter | None
+    passage: StreamOf | None
+    target: Target
 
     # -- the bill
 
@@ -129,7 +139,7 @@ class AttemptAccount:
     def record(self, outcome: str, status: int | None) -> None:
         """Write down how the attempt ended."""
         elapsed = self._plane.clock.seconds() - self._started_at
-        self._walker.walk.record(outcome, status, max(0, int(elapsed * 1000)))
+        self._walker.record(outcome, status, int(elapsed * 1000) if elapsed > 0 else 0)
 
     # -- the target
 
@@ -153,7 +163,7 @@ class AttemptAccount:
         if head.status in (429, 503, 529):
             asked = retry_after_seconds(head.headers.get(b"retry-after"), self._plane.wall())
         if head.status == 429:
-            self._walker.walk.hint(asked)
+            self._walker.hint(asked)
         self._plane.troubles.failed(self.target, f"status_{head.status}", asked)
 
     # -- the client
@@ -164,10 +174,10 @@ class AttemptAccount:
         if self._plane.debug_headers:
             lines = b"x-omnigate-upstream: %b\r\nx-omnigate-attempts: %d\r\n" % (
                 self.target.upstream_name.encode("ascii", "replace"),
-                len(self._walker.walk.records) + 1,
+                len(self._walker.records) + 1,
             )
         asked = head.headers.get(b"retry-after")
-        if asked and b"x-should-retry" not in head.headers:
+        if asked is not None and b"x-should-retry" not in head.headers:
             seconds = retry_after_seconds(asked, self._plane.wall())
             if seconds is not None and seconds > MAX_CLIENT_RETRY_AFTER:
                 # Too long to be slept through inside a call, as the SDKs do.

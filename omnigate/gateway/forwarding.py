@@ -1,7 +1,7 @@
 """Getting a request answered: targets tried in order, and one end.
 
-The walk itself (:mod:`omnigate.gateway.attempts`) decides; here its decisions are carried out, one
-:class:`~omnigate.gateway.attempt.Attempt` after the other.
+The walk that it is (:mod:`omnigate.gateway.attempts`) decides; here its decisions are carried out,
+one :class:`~omnigate.gateway.attempt.Attempt` after the other.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from omnigate.dialects.endpoints import Endpoint
 from omnigate.dialects.translate import upstream_kind
 from omnigate.errors import CLIENT_GONE, GatewayError
 from omnigate.events import NO_TOKENS, TokenCounts
@@ -26,19 +27,18 @@ if TYPE_CHECKING:
     from omnigate.gateway.plane import DataPlane
 
 
-class Forwarding:
+class Forwarding(Walk[Target]):
     """See the module's docstring.
 
-    :ivar walk: what was tried, and what is left.
     :ivar attempt: the one under way.
     """
 
-    __slots__ = ("_exchange", "_plane", "_started_at", "_strips", "_unfit", "attempt", "walk")
+    __slots__ = ("_exchange", "_plane", "_started_at", "_strips", "_unfit", "attempt")
 
     def __init__(self, exchange: Exchange, plane: DataPlane, targets: Sequence[Target]) -> None:
+        super().__init__(targets)
         self._exchange = exchange
         self._plane = plane
-        self.walk: Walk[Target] = Walk(targets)
         self._started_at = plane.clock.seconds()
         self._strips: bool | None = None
         self._unfit: GatewayError | None = None
@@ -48,13 +48,13 @@ class Forwarding:
         """Try the next target, at first the first, or tell the client that there is none left."""
         if self._exchange.settled:
             return
-        self._leave_attempt()
-        walk = self.walk
-        while (target := walk.advance()) is not None:
+        if self.attempt is not None:
+            self._leave_attempt()
+        while (target := self.advance()) is not None:
             if target.upstream.missing is not None:
                 # Our own credential is not there: what a 401 would tell, told without asking.
                 self._plane.troubles.credential_refused(target, None)
-                walk.record("upstream_auth", None, 0)
+                self.record("upstream_auth", None, 0)
                 continue
             attempt = self.attempt = self._attempt_at(target)
             if attempt.start():
@@ -78,20 +78,27 @@ class Forwarding:
         exchange, plane = self._exchange, self._plane
         endpoint, key = exchange.endpoint, exchange.key
         assert endpoint is not None and key is not None
-        protocol, caps = target.upstream.config.protocol, target.caps
-        if endpoint.protocol == protocol and not (caps.upstream_api or caps.tools_over_responses):
-            kind = endpoint.kind
-        elif endpoint.kind == "count_tokens" and protocol != endpoint.protocol:
+        kind = endpoint.kind
+        if endpoint.protocol != target.passes:
+            kind = self._asked_kind(endpoint, target)
+        if not kind:
             return CountingAttempt(self, exchange, plane, target)
-        else:
-            kind = upstream_kind(endpoint.kind, protocol, caps, exchange.body)
         if kind == endpoint.kind:
-            if self._strips is None:
-                self._strips = may_need_stripping(kind, exchange.body)
-            made = StrippedAttempt if self._strips else PassedAttempt
-            return made(self, exchange, plane, target)
+            strips = self._strips
+            if strips is None:
+                strips = self._strips = may_need_stripping(kind, exchange.body)
+            if strips:
+                return StrippedAttempt(self, exchange, plane, target)
+            return PassedAttempt(self, exchange, plane, target)
         quirks = plane.quirks.known(key.sha256, target.upstream_name, target.model)
         return TranslatedAttempt(self, exchange, plane, target, kind, quirks)
+
+    def _asked_kind(self, endpoint: Endpoint, target: Target) -> str:
+        """The kind of endpoint that the upstream is asked at; empty where tokens are counted."""
+        protocol = target.upstream.config.protocol
+        if endpoint.kind == "count_tokens" and protocol != endpoint.protocol:
+            return ""
+        return upstream_kind(endpoint.kind, protocol, target.caps, self._exchange.body)
 
     def _leave_attempt(self) -> None:
         attempt, self.attempt = self.attempt, None
@@ -100,12 +107,12 @@ class Forwarding:
 
     def _end(self) -> None:
         """No target is left."""
-        walk, exchange = self.walk, self._exchange
+        exchange = self._exchange
         unfit, self._unfit = self._unfit, None
-        if unfit is not None and not walk.records:
+        if unfit is not None and not self.records:
             exchange.refuse(unfit)
             return
-        error = walk.end()
+        error = self.end()
         body = exchange.error_body(error)
         self.settle(error.kind.status, NO_TOKENS, False, None, error.kind.code)
         exchange.answer_error(error, body)
@@ -128,10 +135,10 @@ class Forwarding:
         if attempt is not None:
             attempt.record("canceled", None)
             counts, estimated = attempt.metered_at_last()
-        elif self.walk.target is not None:
-            self.walk.record("canceled", None, 0)
+        elif self.target is not None:
+            self.record("canceled", None, 0)
         status = 499 if self._exchange.response.started else 500
-        self.settle(status, counts, estimated, self.walk.target, "internal_error")
+        self.settle(status, counts, estimated, self.target, "internal_error")
 
     def settle(
         self,
@@ -150,7 +157,7 @@ class Forwarding:
             estimated=estimated,
             upstream=target.upstream_name if target else None,
             model=target.model if target else None,
-            attempts=self.walk.records,
+            attempts=self.records,
             started_at=self._started_at,
             first_at=attempt.part() if attempt is not None else None,
             error_code=error_code,

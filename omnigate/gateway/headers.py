@@ -138,9 +138,10 @@ def unrelayable(head: ResponseHead) -> str:
     We asked for ``identity``: what is packed so that it cannot be unpacked can be neither metered
     nor judged.
     """
-    if b"content-encoding" in head.headers and not is_readable(head):
+    headers = head.headers
+    if b"content-encoding" in headers and not is_readable(head):
         return "unknown_coding"
-    content_type = head.headers.get(b"content-type", b"")
+    content_type = headers.get(b"content-type", b"")
     # Of control bytes only the tab gets past the parser of heads.
     if len(content_type) > MAX_CONTENT_TYPE_BYTES or b"\t" in content_type:
         return "bad_framing"

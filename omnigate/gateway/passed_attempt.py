@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigate.dialects.answer import begins_object, wrap_error
+from omnigate.dialects.meter import Meter
 from omnigate.dialects.passage import StreamPassage
 from omnigate.dialects.strike import strike
 from omnigate.events import NO_TOKENS
@@ -31,11 +32,12 @@ class PassedAttempt(Attempt):
 
     def open_meter(self, head: ResponseHead) -> None:
         """Make the meter for an answer, and the passage where it is an event stream."""
-        super().open_meter(head)
-        if not is_stream(head):
+        endpoint, scan = self._exchange.endpoint, self._exchange.scan
+        assert endpoint is not None and scan is not None
+        streamed = is_stream(head)
+        meter = self.meter = Meter(endpoint.kind, streamed)
+        if not streamed:
             return
-        endpoint, scan, meter = self._exchange.endpoint, self._exchange.scan, self.meter
-        assert endpoint is not None and scan is not None and meter is not None
         self.passage = StreamPassage(
             endpoint.kind,
             meter,
@@ -46,27 +48,29 @@ class PassedAttempt(Attempt):
 
     def _answer(self, head: ResponseHead, body: bytes) -> None:
         """Send a whole answer, if it is one."""
-        exchange, meter = self._exchange, self.meter
+        exchange, meter, status = self._exchange, self.meter, head.status
         assert meter is not None
-        if head.status < 300:
+        if status < 300:
             verdict = meter.whole(body)
             if verdict != "ok":
-                self._failed(verdict, head.status)
+                self._failed(verdict, status)
                 return
             counts, estimated = meter.settle(exchange.body)
         else:
-            if head.status >= 400:
-                body = wrap_error(exchange.protocol, head.status, body, exchange.id)
+            if status >= 400:
+                body = wrap_error(exchange.protocol, status, body, exchange.id)
             counts, estimated = NO_TOKENS, False
         secret = self.target.upstream.secret
         body = strike(body, secret)
-        lines = self._lines(head, head.status >= 400)
+        lines = self._lines(head, status >= 400)
         self._plane.troubles.succeeded(self.target)
-        self.record("ok", head.status)
-        exchange.response.bytes_out = len(body)
-        self._walker.settle(head.status, counts, estimated, self.target)
-        repeats.keep(exchange, head, body, secret)
-        exchange.response.whole(head.status, lines, body)
+        self.record("ok", status)
+        response = exchange.response
+        response.bytes_out = len(body)
+        self._walker.settle(status, counts, estimated, self.target)
+        if exchange.keep_as is not None:
+            repeats.keep(exchange, head, body, secret)
+        response.whole(status, lines, body)
 
     def short_overflow(self, begun: bytes) -> None:
         """The answer is longer than what is kept: from here on it is relayed."""

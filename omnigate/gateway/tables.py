@@ -73,6 +73,8 @@ class Upstream:
 class Target:
     """A model at an upstream.
 
+    :ivar passes: the protocol of its upstream, where requests in it pass as they are, whatever
+        they ask for; else empty.
     :ivar caps: what the model can do there, for a request that must be translated for it.
     """
 
@@ -81,6 +83,7 @@ class Target:
     model: str
     model_json: bytes
     weight: int
+    passes: str
     caps: Capabilities
     cooldown: Cooldown
 
@@ -276,6 +279,8 @@ def _route(
             cooldown = Cooldown(
                 config.cooldown_failures, config.cooldown_window_s, config.cooldown_seconds
             )
+        caps = capabilities[target.caps]
+        depends = caps.upstream_api or caps.tools_over_responses
         targets.append(
             Target(
                 upstream=upstream,
@@ -283,7 +288,8 @@ def _route(
                 model=target.model,
                 model_json=msgspec.json.encode(target.model),
                 weight=target.weight,
-                caps=capabilities[target.caps],
+                passes="" if depends else upstream.config.protocol,
+                caps=caps,
                 cooldown=cooldown,
             )
         )

@@ -85,8 +85,10 @@ class Tally:
         if tokens is None:
             route, tokens = self._add_route(route)
         tokens[0] += event.input_tokens
-        tokens[1] += event.cached_input_tokens
-        tokens[2] += event.cache_write_input_tokens
+        if event.cached_input_tokens:
+            tokens[1] += event.cached_input_tokens
+        if event.cache_write_input_tokens:
+            tokens[2] += event.cache_write_input_tokens
         tokens[3] += event.output_tokens
         endpoint = event.endpoint
         try:

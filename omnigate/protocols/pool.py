@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol
 
 from omnigate.protocols.upstream import UpstreamConnection
-from omnigate.protocols.watchdog import Watchdog
+from omnigate.protocols.watchdog import NEVER, Watchdog
 
 #: Seconds after which an idle connection is closed: under the 60 s at which common load
 #: balancers close theirs, so that we rarely write into a closing one.
@@ -42,8 +42,8 @@ class UpstreamPool:
         idle = self._idle
         while idle:
             connection = idle.pop()
-            self._watchdog.discard(connection)
             if connection.usable:
+                connection.deadline = NEVER
                 return connection
         return None
 
@@ -57,7 +57,6 @@ class UpstreamPool:
         self._closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
-            self._watchdog.discard(connection)
             connection.drop()
 
     @property
@@ -68,9 +67,10 @@ class UpstreamPool:
     # -- the connections' owner
 
     def connection_made(self, connection: UpstreamConnection) -> None:
-        """Count it."""
+        """Count it, and watch over it as long as it lives; while it is busy it has no deadline."""
         self.opened += 1
         self.connections += 1
+        self._watchdog.add(connection)
 
     def connection_free(self, connection: UpstreamConnection) -> None:
         """Keep it for the next request."""
@@ -79,14 +79,13 @@ class UpstreamPool:
             return
         connection.deadline = self._watchdog.after(IDLE_SECONDS)
         self._idle.append(connection)
-        self._watchdog.add(connection)
 
     def connection_gone(self, connection: UpstreamConnection) -> None:
         """Forget it."""
         self.connections -= 1
+        self._watchdog.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-            self._watchdog.discard(connection)
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call once the reactor has seen to everybody else."""

@@ -164,7 +164,6 @@ class UpstreamConnection(Protocol):
         # Of an answer that came before nothing is left, or this connection would not be free.
         self._receiver = receiver
         self._in_one = False
-        self.deadline = NEVER
         self._large = len(request) > LARGE_BYTES
         self._wire.write(request)
 

@@ -110,7 +110,7 @@ class FigureTests(SynchronousTestCase):
         self.assertEqual(1, value(during, "omnigate_data_requests_in_flight"))
         self.assertEqual(size, value(during, "omnigate_data_request_memory_bytes"))
         self.assertEqual(1, value(during, "omnigate_data_client_connections"))
-        self.assertEqual(2, value(during, "omnigate_data_deadlines"))
+        self.assertEqual(3, value(during, "omnigate_data_deadlines"))
         self.assertLessEqual(1, value(during, "omnigate_data_timers"))
         pool = "omnigate_data_upstream_connections"
         self.assertEqual(1, value(during, pool, upstream="u1", state="busy"))

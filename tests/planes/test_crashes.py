@@ -14,7 +14,7 @@ from omnigate.dialects.passage import StreamPassage
 from omnigate.gateway import attempt, attempt_account, exchange, outgoing, passed_attempt
 from omnigate.gateway.long_passage import LongPassage
 from omnigate.protocols import pool
-from omnigate.protocols.relay import Relay
+from omnigate.protocols.relay import Relay, ShortAnswer
 from tests.planes.memory import MemoryDataPlane, reply, request
 from tests.planes.scenes import (
     ANSWER,
@@ -60,6 +60,9 @@ class Scene:
 
 
 WHOLE = Scene("a whole answer", CHAT, answering(reply(ANSWER)))
+IN_TWO = Scene(
+    "a whole answer in two reads", CHAT, answering(reply(ANSWER)[:-5], reply(ANSWER)[-5:])
+)
 REFUSED = Scene("an error of the caller's own", CHAT, answering(reply(ERROR, b"400 Bad")))
 LONG = Scene(
     "an answer too long to be held",
@@ -176,7 +179,12 @@ class CrashTests(SynchronousTestCase):
     def test_with_the_answer(self) -> None:
         """A part that fails at the answer makes a 500 as long as nothing was sent."""
         for owner, name, scene in (
-            (attempt, "judge_status", WHOLE),
+            (attempt, "judge_status", BUSY),
+            (attempt, "unrelayable", WHOLE),
+            (passed_attempt, "is_stream", WHOLE),
+            (attempt, "ShortAnswer", IN_TWO),
+            (ShortAnswer, "answer_data", IN_TWO),
+            (Meter, "whole", IN_TWO),
             (passed_attempt, "begins_object", LONG),
             (Meter, "whole", WHOLE),
             (Meter, "settle", WHOLE),

@@ -45,7 +45,20 @@ class PoolTests(SynchronousTestCase):
         self.assertIs(second, self.pool.take())
         self.assertIs(first, self.pool.take())
         self.assertIsNone(self.pool.take())
-        self.assertEqual(0, len(self.watchdog))
+        for _ in range(round(IDLE_SECONDS * 10) + 20):
+            self.clock.advance(0.1)
+        self.assertTrue(first.usable and second.usable)
+
+    def test_watched(self) -> None:
+        """A connection is watched over from its begin to its end, be it idle or busy."""
+        first, second = self.open(2)
+        self.assertEqual(2, len(self.watchdog))
+        self.pool.connection_free(first)
+        self.pool.take()
+        self.assertEqual(2, len(self.watchdog))
+        first.drop()
+        self.wires[second].peer_closes(ConnectionDone())
+        self.assertEqual((0, 0), (len(self.watchdog), self.pool.connections))
 
     def test_refused(self) -> None:
         """What stands in the way of a connection is handed on."""
