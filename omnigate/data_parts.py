@@ -7,7 +7,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -42,9 +41,6 @@ from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
 
-#: Files beside connections: logs, spool, the reactor's own, and some to spare.
-_OTHER_FILES = 256
-
 #: Collections of middle-aged objects between two of all that came since the start, which is one for
 #: 430,000 objects that were made and not freed. It looks at some 35 objects a stream: with two
 #: thousand streams it would hold the reactor for 30 ms, and by Python's own measure it would come
@@ -66,7 +62,6 @@ def data_service(
 
     :param shared: what a worker counts in; its parent does what is there once for all.
     """
-    _allow_open_files(settings.max_connections)
     writer = WriterThread("omnigate-data", reactor.callFromThread)
     log_writer = WriterThread("omnigate-access-log", reactor.callFromThread)
     # Only our own reactor sends the answers of a turn together.
@@ -196,26 +191,6 @@ def _open_spool(settings: DataSettings, spool: Spool, held_status: int) -> None:
                 f"{settings.spool}: cannot be written: {error.strerror or error}; give a folder "
                 "that this user may write in OMNIGATE_STATE_DIR or --state-dir"
             ],
-        )
-
-
-def _allow_open_files(connections: int) -> None:
-    """Raise the soft limit on open files to what the connections need, where the hard one lets.
-
-    A client's connection mostly has one to an upstream beside it.
-    """
-    needed = 2 * connections + _OTHER_FILES
-    soft, hard = getrlimit(RLIMIT_NOFILE)
-    reached = needed if hard == RLIM_INFINITY else min(needed, hard)
-    if soft != RLIM_INFINITY and soft < reached:
-        setrlimit(RLIMIT_NOFILE, (reached, hard))
-    if reached < needed:
-        _log.warn(
-            "only {reached} files may be open, and OMNIGATE_MAX_CONNECTIONS={connections} may need "
-            "{needed}; raise LimitNOFILE= of the unit or lower the setting",
-            reached=reached,
-            connections=connections,
-            needed=needed,
         )
 
 

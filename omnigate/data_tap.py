@@ -9,6 +9,7 @@ from twisted.application.service import Service
 from twisted.logger import Logger
 
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, refuse_start
+from omnigate.open_files import allow_open_files, needed_files
 from omnigate.settings import DataSettings, SettingsError, read_data_settings
 from omnigate.workers.seat import SeatError, take_seat
 
@@ -62,7 +63,12 @@ def makeService(options: Options) -> Service:
         seat = take_seat(os.environ)
     except SeatError as error:
         refuse_start(PROGRAM, [str(error)])
-    settings = _read_settings(options)
+    settings, warnings = _read_settings(options)
+    # Of what is the same for all processes of a daemon, the first one tells.
+    if seat is None:
+        short = allow_open_files(needed_files(settings.max_connections))
+        for warning in warnings if short is None else [*warnings, short]:
+            _log.warn("{warning}", warning=warning)
     # Each imports what it needs and no more: a parent has no use for the plane in its memory.
     if seat is not None:
         from omnigate.workers.worker import worker_service
@@ -83,11 +89,8 @@ def makeService(options: Options) -> Service:
     return data_service(settings, reactor, ending, endpoint)
 
 
-def _read_settings(options: Options) -> DataSettings:
+def _read_settings(options: Options) -> tuple[DataSettings, list[str]]:
     try:
-        settings, warnings = read_data_settings(os.environ, dict(options))
+        return read_data_settings(os.environ, dict(options))
     except SettingsError as error:
         refuse_start(PROGRAM, error.faults)
-    for warning in warnings:
-        _log.warn("{warning}", warning=warning)
-    return settings

@@ -50,6 +50,7 @@ FLOORS = {
     "daemon": 6,
     "data_parts": 6,
     "data_tap": 6,
+    "open_files": 6,
     "workers": 6,
     "demo": 6,
     "demo_children": 6,

@@ -188,7 +188,8 @@ class ServingTests(WorkersCase):
     def test_life(self) -> None:
         """One run: what is told of it, and its end."""
         path = self.gateway.folder / "access.log"
-        run = self.start(ACCESS_LOG=str(path))
+        run = self.start(ACCESS_LOG=str(path), WORKER="3")
+        self.assertEqual(run.log().count("did you mean OMNIGATE_WORKERS?"), 1, run.log())
         callers = self.callers_on_all()
         self.assertEqual(set(callers), set(workers_of(run)))
         self.named_in_the_log(run)
