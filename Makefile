@@ -1,6 +1,6 @@
 # make demo   both planes and a fake provider on loopback, and one answer with its bill
 # make test   the tests            make lint   ruff            make types   mypy
-# make bench  the benchmark, in five minutes (ARGS=quick: in half a minute)
+# make bench  the benchmark, in five minutes (ARGS=quick: a short form, in ten seconds)
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:

@@ -118,7 +118,9 @@ def _compare(findings: Findings, ends: Ends) -> int:
     pythons = baseline.read(ends.baseline)
     kin = baseline.nearest(pythons, key)
     status = 0
-    if kin is not None:
+    if kin is None:
+        print(f"\n{ends.baseline} keeps nothing for {key} or its like: nothing is compared.")
+    else:
         found = list(baseline.changes(now, pythons[kin], kin == key))
         print("\n" + comparison(found, key, kin, pythons[kin]))
         if ends.limit is not None:
@@ -139,9 +141,11 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the gateway on this machine; bench/README.md says how to read it.",
-        epilog="'python -m bench quick' compares in half a minute, 'python -m bench scan' measures "
-        "the scan of hostile request bodies instead, 'python -m bench copies' how often bytes are "
-        "copied, and 'python -m bench soak' whether anything is left behind by a bad day.",
+        epilog="More, each with a --help of its own: 'python -m bench quick' compares exchanges in "
+        "memory with what is kept, in ten seconds; 'copies' tells how often bytes are "
+        "copied, 'scan' how long hostile request bodies hold the scan, 'holds' how long any one "
+        "call holds the data plane, 'soak' whether a bad day leaves anything behind; 'flame' draws "
+        "a profile.",
     )
     parser.add_argument(
         "--scenarios",

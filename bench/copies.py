@@ -76,7 +76,9 @@ def rows() -> list[Row]:
 def main(arguments: Sequence[str]) -> int:
     """Measure, print the table, and return the exit status."""
     names = [row.name for row in rows()]
-    parser = argparse.ArgumentParser(prog="python -m bench copies", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench copies", description=__doc__.replace("``", "")
+    )
     parser.add_argument("--rows", metavar="A,B", default=",".join(names), help=f"of {names}")
     parser.add_argument(
         "--keep", metavar="FOLDER", type=Path, help="leave DHAT's profiles there, for dh_view.html"

@@ -253,7 +253,8 @@ def main(arguments: list[str]) -> int:
     :returns: 1 when a call is over its bar.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m bench holds", description=__doc__.partition("\n")[0].partition(": ")[2]
+        prog="python -m bench holds",
+        description="Measures the longest that one call of the data plane can hold its reactor.",
     )
     parser.add_argument("--runs", type=int, default=3, help="of each, the best counts (3)")
     parser.add_argument("--size", type=int, default=BODY_BYTES, help="bytes of a request body")

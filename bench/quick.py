@@ -1,4 +1,4 @@
-"""``python -m bench quick``: whether the data plane has become grossly dearer, in half a minute.
+"""``python -m bench quick``: whether the data plane has become grossly dearer, in ten seconds.
 
 It needs no sockets, no nginx and no second core: exchanges in memory are measured in yards and
 compared with what is kept. A bad measurement is taken again, twice and for twice as long, before
@@ -31,7 +31,9 @@ OTHER_PYTHON = 1.5
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, compare, and return the exit status: 1 for a gross loss or a wrong answer."""
-    parser = argparse.ArgumentParser(prog="python -m bench quick", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench quick", description=__doc__.replace("``", "")
+    )
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"({LIMIT:g})")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"({SECONDS:g})")
     parser.add_argument("--baseline", type=Path, default=baseline.PATH, metavar="FILE")

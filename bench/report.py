@@ -16,6 +16,7 @@ from bench.scenarios import SCENARIOS, Reading, Scenario
 from omnigate import __version__
 
 HEADINGS = (
+    "scenario",
     "",
     "on",
     "CPU µs",
@@ -28,7 +29,11 @@ HEADINGS = (
     "broken",
     "others",
 )
-_LEFT = (0, 1, 3)  # columns of words
+MEMORY_HEADINGS = ("in memory", "", "CPU µs", "for each", "yards", "instructions")
+_LEFT = (0, 1, 2, 4)  # columns of words
+
+#: Work of others, in cores, that makes a run one to be done again.
+MUCH_OTHER_WORK = 0.2
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -114,7 +119,7 @@ def text_report(findings: Findings, options: Options) -> str:
     lines = [memory_table(findings), ""] if findings.yards else []
     lines += [table(HEADINGS, list(_rows(findings, rows)), _LEFT)] if rows else []
     lines += ["", *_facts(findings, rows)]
-    lines += [f"Note: {note}." for note in findings.notes]
+    lines += [f"Note: {note}." for note in (*findings.notes, *_noise(rows))]
     if findings.readings or findings.starts or not findings.yards:
         lines.append(_conditions(findings, options))
     return "\n".join(lines).strip("\n")
@@ -125,6 +130,7 @@ def memory_table(findings: Findings) -> str:
     counts = findings.instructions
     rows = [
         (
+            one.name,
             one.title,
             figure(one.cpu_us),
             one.unit,
@@ -133,7 +139,7 @@ def memory_table(findings: Findings) -> str:
         )
         for one in findings.yards
     ]
-    return table(("in memory", "CPU µs", "for each", "yards", "instructions"), rows, (0, 2))
+    return table(MEMORY_HEADINGS, rows, (0, 1, 3))
 
 
 def kept_figures(findings: Findings) -> Kept:
@@ -207,19 +213,18 @@ def document(findings: Findings, options: Options) -> dict[str, Any]:
 
 def _rows(findings: Findings, rows: Summaries) -> Iterable[list[str]]:
     for scenario in SCENARIOS:
-        title = scenario.title
+        words = (scenario.name, scenario.title)
         for subject in (GATEWAY, NGINX, ALONE):
             summary = rows.get((scenario.name, subject))
             if summary is not None:
-                yield _row(scenario, title, subject, summary, ratio(findings, scenario.name))
-                title = ""
+                yield [*words, *_row(scenario, subject, summary, ratio(findings, scenario.name))]
+                words = ("", "")
 
 
 def _row(
-    scenario: Scenario, title: str, subject: str, summary: Summary, times_nginx: float | None
+    scenario: Scenario, subject: str, summary: Summary, times_nginx: float | None
 ) -> list[str]:
     return [
-        title,
         subject,
         figure(summary.cpu_us),
         scenario.unit if summary.cpu_us is not None else "",
@@ -281,6 +286,16 @@ def _facts(findings: Findings, rows: Summaries) -> Iterable[str]:
         )
 
 
+def _noise(rows: Summaries) -> Iterable[str]:
+    """Say so where the machine had much else to do."""
+    most = max((row.other_cores or 0.0 for row in rows.values()), default=0.0)
+    if most > MUCH_OTHER_WORK:
+        yield (
+            f"other programs took up to {most:.1f} cores (others), so processor time may be too "
+            "high and delays mean little; run it again when less is going on"
+        )
+
+
 def _spread(values: Sequence[float]) -> str:
     """Return median, least and most, for figures that differ from round to round."""
     text = figure(statistics.median(values))
@@ -296,6 +311,7 @@ def _conditions(findings: Findings, options: Options) -> str:
         cores += f", {options.workers} workers"
     done = max([len(found) for found in findings.readings.values()], default=len(findings.starts))
     return (
-        f"Medians of {done} rounds, loads of {options.seconds:g} s; {os.cpu_count()} "
-        f"cores, {cores}; omnigate {__version__}, Python {platform.python_version()}."
+        f"Medians of {done} {'round' if done == 1 else 'rounds'}, loads of {options.seconds:g} s; "
+        f"{os.cpu_count()} cores, {cores}; omnigate {__version__}, "
+        f"Python {platform.python_version()}."
     )

@@ -173,7 +173,10 @@ class _Rounds:
             now = time.monotonic()
             left = self._options.rounds - number
             if left and now - began + (now - round_began) > ROUNDS_SECONDS:
-                self._findings.notes.append(f"the time was up: {left} rounds were left out")
+                self._findings.notes.append(
+                    f"rounds left out, since there was no time for them: {left}; fewer --scenarios "
+                    "or --seconds leave more"
+                )
                 return
 
     def _round(self, number: int) -> None:

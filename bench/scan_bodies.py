@@ -209,7 +209,9 @@ def rows(names: list[str]) -> Iterator[tuple[str, Callable[[int], bytes]]]:
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench scan", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--size", type=int, default=8 << 20, help="bytes of a body")
     parser.add_argument("names", nargs="*", help="rows to measure; all when left out")
     options = parser.parse_args()

@@ -1,7 +1,9 @@
 """The table, the medians, and the object for programs."""
 
 import json
+import re
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -23,7 +25,7 @@ def reading(cpu_us: float | None, delays_ms: list[float], broken: int = 0) -> Re
         delays_ms=delays_ms,
         seconds=2.0,
         rss_peak_mb=None if cpu_us is None else 57.3,
-        other_cores=0.25,
+        other_cores=0.125,
         broken=broken,
         reasons=[],
     )
@@ -104,16 +106,21 @@ class TextTests(SynchronousTestCase):
         self.assertEqual(text, "         CPU\n------------\nchat     1.5\n      12,000")
 
     def test_report(self) -> None:
-        """Scenarios come in their order; a title stands once; facts and notes follow."""
+        """Scenarios come in their order, named once; facts and notes follow."""
         lines = report.text_report(findings(), Options(names=["chat1"])).splitlines()
         self.assertEqual(
-            [line[:38].split() for line in lines[2:6]],
-            [["chat,", "1", "KB,", "1", "connection"], [], [], lines[5][:38].split()],
+            [re.split(" {2,}", line)[:3] for line in lines[2:6]],
+            [
+                ["chat1", "chat, 1 KB, 1 connection", "omnigate"],
+                ["", "nginx", "20.0"],
+                ["", "no gateway", "0.500"],
+                ["stream32", "streams of 100 events in one write, 32", "omnigate"],
+            ],
         )
         self.assertRegex(
-            lines[2], r"omnigate +60\.0 +request +2\.50 +2\.00 +9\.00 +1\.5 +57\.3 +0 +0\.2$"
+            lines[2], r"omnigate +60\.0 +request +2\.50 +2\.00 +9\.00 +1\.5 +57\.3 +0 +0\.1$"
         )
-        self.assertRegex(lines[4], r"no gateway +0\.500 +0\.500 +1\.5 +0 +0\.2$")
+        self.assertRegex(lines[4], r"no gateway +0\.500 +0\.500 +1\.5 +0 +0\.1$")
         text = "\n".join(lines)
         self.assertIn("answered request: 0.800 (0.700 to 0.900) s. Memory idle: 55.0", text)
         self.assertIn("Added to the median request of chat1: 1.50 ms.", text)
@@ -133,13 +140,23 @@ class TextTests(SynchronousTestCase):
         """What was measured in memory has a table of its own, with instructions where there are."""
         found = Findings(yards=[Yards("exchange", "one exchange", "request", 3.9, 60.0)])
         text = report.text_report(found, Options(names=["memory"]))
-        self.assertRegex(text, r"one exchange +60\.0 +request +3\.90$")
+        self.assertRegex(text, r"exchange +one exchange +60\.0 +request +3\.90$")
         found.instructions = {"exchange": 485_214.0}
         text = report.text_report(found, Options(names=["memory"]))
         self.assertRegex(text, r"one exchange +60\.0 +request +3\.90 +485,214$")
         kept = report.kept_figures(found)
         self.assertEqual((kept.yards, kept.nginx), ({"exchange": 3.9}, {}))
         self.assertEqual(report.kept_figures(findings()).nginx, {"chat1": 2.5})
+
+    def test_much_else_to_do(self) -> None:
+        """A run beside other programs says so, and that it should be done again."""
+        found = findings()
+        self.assertNotIn("other programs", report.text_report(found, Options(names=["chat1"])))
+        busy = attrs.evolve(reading(50.0, [1.0]), other_cores=1.26)
+        found.readings["chat32", GATEWAY] = [busy]
+        text = report.text_report(found, Options(names=["chat1", "chat32"]))
+        self.assertIn("Note: other programs took up to 1.3 cores (others), ", text)
+        self.assertIn("run it again", text)
 
     def test_report_of_nothing(self) -> None:
         """A run that broke before its first figure still has a report."""
