@@ -25,8 +25,8 @@ PASSED_ON = (*_ANTHROPIC_REQUEST, *_OPENAI_REQUEST)
 # rate counters. A line without a value says nothing. The next line begins where one ends, so each
 # is taken from its line feed to before the other.
 _hints_and_counters = re.compile(
-    rb"\n(?:[Rr](?i:etry-after(?:-ms)?)|[Xx](?i:-(?:should-retry|ratelimit-[^:]++))"
-    rb"|[Aa](?i:nthropic-ratelimit-[^:]++)):[ \t]*+[^\r]++\r"
+    rb"\n(?:[Rr](?i:etry-after(?:-ms)?)|[Xx](?i:-(?:should-retry|ratelimit-[^:]*+))"
+    rb"|[Aa](?i:nthropic-ratelimit-[^:]*+)):[ \t]*+[^\r]++\r"
 ).findall
 #: Of one that is translated: what means the same to every client.
 _TRANSLATED_ANSWER = (b"retry-after", b"retry-after-ms", b"x-should-retry")

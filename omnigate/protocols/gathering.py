@@ -65,8 +65,11 @@ class Gathering:
         if self._first:
             self.call_first()
         waiting = self.waiting
-        # One may be added meanwhile, by a producer that is told to pause: it has its turn as well.
+        # One may be added meanwhile, by a producer that is told to pause: it has its turn as well,
+        # and so has a call that is to come before.
         for connection in waiting:
+            if self._first:
+                self.call_first()
             try:
                 connection.send_aside()
             except BaseException:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from errno import EINTR
-from select import EPOLLIN
+from select import EPOLLIN, EPOLLOUT
 from socket import AF_INET, AF_INET6
 from typing import Any
 
@@ -78,9 +78,7 @@ class LeanReactor(EPollReactor):
                 if selectable is None:
                     continue
                 if event != EPOLLIN:
-                    # It may send of its queue.
-                    gathering.call_first()
-                    self._guarded(self._doReadOrWrite, selectable, fd, event)
+                    self._more_than_read(selectable, fd, event)
                 else:
                     try:
                         why = selectable.doRead()
@@ -96,6 +94,19 @@ class LeanReactor(EPollReactor):
             gathering.send()
 
     doIteration = doPoll
+
+    def _more_than_read(self, selectable: Any, fd: int, event: int) -> None:
+        """Act on an event with which a descriptor may send of its queue.
+
+        It is read first, if it can be; what is asked for then comes before it sends, too.
+        """
+        if event & EPOLLIN and event & EPOLLOUT:
+            self._guarded(self._doReadOrWrite, selectable, fd, event & ~EPOLLOUT)
+            if self._selectables.get(fd) is not selectable:
+                return
+            event = EPOLLOUT
+        self._gathering.call_first()
+        self._guarded(self._doReadOrWrite, selectable, fd, event)
 
     def _guarded(self, act: Callable[..., None], *arguments: Any) -> None:
         """Act on one descriptor; what it does not bear must not keep the others waiting."""

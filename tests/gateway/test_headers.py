@@ -154,6 +154,7 @@ class AnswerTests(SynchronousTestCase):
             b"x-should-retry",
             b"x-ratelimit-limit-tokens",
             b"anthropic-ratelimit-input-tokens-reset",
+            b"x-ratelimit-",
         )
         for spelled in (bytes.lower, bytes.upper, bytes.title):
             for form in (b"%b: %d", b"%b:%d", b"%b: \t%d \t"):

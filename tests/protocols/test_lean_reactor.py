@@ -4,6 +4,7 @@ How the whole plane behaves on it is told by tests.process.test_reactors.
 """
 
 import os
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -333,6 +334,53 @@ class TurnTests(SynchronousTestCase):
         self.assertIn(1, seen)
         self.assertIn(-1, seen[seen.index(1) :])
         self.assertTrue(slow.received.endswith(b"last"))
+
+    def test_read_and_sent_at_once(self) -> None:
+        """Nor what is sent of the queue of one that can be read and written to in one event."""
+        peer = self.stage.dial()
+        peer.poke(lambda served: served.wire.write(b"x" * 1_000_000))
+        self.stage.turn()
+        wire = peer.served.wire
+        seen: list[str] = []
+        send = wire.writeSomeData
+
+        def send_some(data: bytes) -> object:
+            seen.append("sent")
+            return send(data)
+
+        def act(served: Served) -> None:
+            seen.append("read")
+            self.assertTrue(self.reactor.before_sends(lambda: seen.append("called")))
+            wire.write(b"last")
+
+        self.assertTrue(wire.dataBuffer)
+        peer.served.act = act
+        peer.socket.send(b"!")
+        while True:  # until the kernel takes more, without a turn of the reactor
+            peer.take()
+            if select.select([wire.socket], [wire.socket], [], 0) == (
+                [wire.socket],
+                [wire.socket],
+                [],
+            ):
+                break
+        wire.writeSomeData = send_some
+        self.reactor.doIteration(0)
+        self.assertEqual(["read", "called", "sent"], seen)
+        self.assertTrue(peer.take_all(1_000_004).endswith(b"last"))
+
+    def test_lost_in_a_read(self) -> None:
+        """One that is lost in its read is not written to with the same event."""
+        ours, peer = socket.socketpair()
+        self.addCleanup(ours.close)
+        self.addCleanup(peer.close)
+        ours.setblocking(False)
+        selectable = Selectable(ours, OSError("gone"))
+        self.reactor.addReader(selectable)
+        self.reactor.addWriter(selectable)
+        peer.send(b"x")
+        self.reactor.doIteration(0)
+        self.assertEqual(["read", "lost"], selectable.told)
 
     def test_pause_fails(self) -> None:
         """A producer that fails to pause is logged; it and all others get what was written."""
