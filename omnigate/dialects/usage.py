@@ -195,11 +195,16 @@ class Figures(msgspec.Struct, gc=False):
         cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         if cached is not None or written is not None:
             self._merge_cache(cached, written)
-        for tokens in (usage.prompt_tokens, usage.input_tokens):
-            if tokens is not None:
-                self.input_seen = True
-                if tokens > self.input:
-                    self.input = tokens
+        tokens = usage.prompt_tokens
+        if tokens is not None:
+            self.input_seen = True
+            if tokens > self.input:
+                self.input = tokens
+        tokens = usage.input_tokens
+        if tokens is not None:
+            self.input_seen = True
+            if tokens > self.input:
+                self.input = tokens
         thought = usage.completion_tokens_details
         if thought is not None:
             self._merge_thinking(thought)
@@ -207,11 +212,16 @@ class Figures(msgspec.Struct, gc=False):
         if thought is not None:
             self._merge_thinking(thought)
         output_given = False
-        for tokens in (usage.completion_tokens, usage.output_tokens):
-            if tokens is not None:
-                output_given = True
-                if tokens > self.output:
-                    self.output = tokens
+        tokens = usage.completion_tokens
+        if tokens is not None:
+            output_given = True
+            if tokens > self.output:
+                self.output = tokens
+        tokens = usage.output_tokens
+        if tokens is not None:
+            output_given = True
+            if tokens > self.output:
+                self.output = tokens
         return output_given
 
     def normalised(self, protocol: str) -> TokenCounts:

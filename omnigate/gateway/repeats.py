@@ -43,17 +43,7 @@ def answer(exchange: Exchange, route: Route) -> bool:
         exchange.keep_as = (digest, now + route.cache_ttl_s)
         return False
     exchange.will_send(kept.body)
-    settle.usage(
-        exchange,
-        200,
-        NO_TOKENS,
-        estimated=False,
-        upstream=None,
-        model=None,
-        attempts=[],
-        started_at=now,
-        cached=True,
-    )
+    settle.usage(exchange, 200, NO_TOKENS, False, None, [], now, cached=True)
     exchange.response.whole(
         200,
         b"content-type: %b\r\n%bx-omnigate-cache: hit\r\n"

@@ -16,6 +16,7 @@ from omnigate.gateway.tally import NONE, OTHER, Tally
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange
+    from omnigate.gateway.tables import Target
 
 
 class Books:
@@ -65,10 +66,8 @@ def usage(
     exchange: Exchange,
     status: int,
     counts: TokenCounts,
-    *,
     estimated: bool,
-    upstream: str | None,
-    model: str | None,
+    target: Target | None,
     attempts: list[AttemptRecord],
     started_at: float,
     first_at: float | None = None,
@@ -77,6 +76,7 @@ def usage(
 ) -> None:
     """End an exchange with a usage event.
 
+    :param target: which answered.
     :param started_at: when work on it began, by the clock.
     :param first_at: when the first byte of its answer was passed on, where it was relayed.
     """
@@ -87,6 +87,9 @@ def usage(
     ts_ms = int(plane.wall() * 1000)
     scan, key, endpoint = exchange.scan, exchange.key, exchange.endpoint
     assert scan is not None and key is not None and endpoint is not None
+    upstream = model = None
+    if target is not None:
+        upstream, model = target.upstream_name, target.model
     entered_at = exchange.entered_at
     first_seconds = None if first_at is None else first_at - entered_at
     outcome = "answered"

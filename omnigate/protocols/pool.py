@@ -32,6 +32,8 @@ class UpstreamPool:
     def __init__(self, connect: Connect, watchdog: Watchdog) -> None:
         self._connect = connect
         self._watchdog = watchdog
+        # What Watchdog.after would add, told once: each request ends with this deadline.
+        self._idle_seconds = IDLE_SECONDS + watchdog.interval
         self._idle: list[UpstreamConnection] = []
         self._closed = False
         self.connections = 0
@@ -77,7 +79,7 @@ class UpstreamPool:
         if self._closed or len(self._idle) >= MAX_IDLE:
             connection.drop()
             return
-        connection.deadline = self._watchdog.after(IDLE_SECONDS)
+        connection.deadline = self._watchdog.now + self._idle_seconds
         self._idle.append(connection)
 
     def connection_gone(self, connection: UpstreamConnection) -> None:

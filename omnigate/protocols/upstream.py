@@ -285,24 +285,25 @@ class UpstreamConnection(Protocol):
             receiver.crashed(Failure())
 
     def _head_received(self, data: bytes) -> None:
-        buffer = self._buffer = self._buffer + data if self._buffer else data
-        while True:
-            end = find_head_end(buffer, self._searched)
-            if end < 0 or end > MAX_HEAD_BYTES:
-                if end >= 0 or len(buffer) > MAX_HEAD_BYTES:
-                    raise ResponseHeadError(f"the head is longer than {MAX_HEAD_BYTES} bytes")
-                self._searched = max(0, len(buffer) - 3)
-                self._buffer = buffer
-                return
-            head = parse_response_head(buffer[:end])
-            buffer = buffer[end:]
-            self._searched = 0
-            if head.status >= 200:
-                break
+        buffer = self._buffer + data if self._buffer else data
+        end = find_head_end(buffer, self._searched)
+        if end < 0 or end > MAX_HEAD_BYTES:
+            if end >= 0 or len(buffer) > MAX_HEAD_BYTES:
+                raise ResponseHeadError(f"the head is longer than {MAX_HEAD_BYTES} bytes")
+            self._searched = max(0, len(buffer) - 3)
+            self._buffer = buffer
+            return
+        head = parse_response_head(buffer[:end])
+        buffer = buffer[end:]
+        self._buffer = b""
+        self._searched = 0
+        if head.status < 200:
             self._interim += 1
             if self._interim > MAX_INTERIM_HEADS:
                 raise ResponseHeadError(f"more than {MAX_INTERIM_HEADS} interim heads")
-        self._buffer = b""
+            if buffer:
+                self._head_received(buffer)
+            return
         self._interim = 0
         self._head = head
         receiver = self._receiver

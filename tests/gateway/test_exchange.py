@@ -593,16 +593,7 @@ class EndTests(ExchangeTestCase):
                 settle.read(exchange, 200)
                 exchange.client_lost()
                 if ends[0]:
-                    settle.usage(
-                        exchange,
-                        499,
-                        NO_TOKENS,
-                        estimated=False,
-                        upstream=None,
-                        model=None,
-                        attempts=[],
-                        started_at=0.0,
-                    )
+                    settle.usage(exchange, 499, NO_TOKENS, False, None, [], 0.0)
             self.assertEqual(ends, (len(self.plane.events), len(self.plane.refused)))
             self.assertEqual(1, len(self.plane.lines))
             self.assertEqual(0, self.plane.in_flight)
