@@ -7,8 +7,9 @@ patterns that take a string as a whole, so a call costs what its text is long.
 import re
 
 # Up to the quote of a string that is not closed; what is no string, and closed strings.
-_parted = re.compile(r'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL).match
-_strings = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).sub
+# Atomic groups and not ``)*+``, which before Python 3.11.5 errs where a repeat in it gives up.
+_parted = re.compile(r'(?>(?:[^"]++|"[^"\\]*+(?>(?:\\.[^"\\]*+)*)")*)', re.DOTALL).match
+_strings = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL).sub
 
 
 # Fragments are gathered up to this many characters and looked at as one: most have three to ten,

@@ -58,8 +58,9 @@ _host_value = re.compile(
 ).fullmatch
 _version_value = re.compile(rb"[\x21-\x7e]*+").fullmatch
 _expect_value = re.compile(rb"(?:100-continue)?", re.IGNORECASE).fullmatch
-# A list of betas: items of visible characters, blanks only next to a comma.
-_beta_value = re.compile(rb"[\x21-\x7e]*+(?:(?<=,)[ \t]++[\x21-\x7e]++)*+").fullmatch
+# A list of betas: items of visible characters, blanks only next to a comma. It is an atomic group
+# and not ``)*+``, which before Python 3.11.5 errs where a look-around in it fails.
+_beta_value = re.compile(rb"[\x21-\x7e]*+(?>(?:(?<=,)[ \t]++[\x21-\x7e]++)*)").fullmatch
 
 # What a value must be, where it is looked at here or passed on: pattern, status,
 # code, message.
