@@ -36,8 +36,11 @@ from omnigate.protocols.client import ClientConnection, ClientFactory, Plane
 from omnigate.token_bucket import SLACK_SECONDS, WINDOW_SECONDS, TokenBucket
 
 #: A worker may stand still after it has looked at the clock, while others take tokens: up to here
-#: this is no clock that went back.
+#: this is no clock that went back. Beyond, the next look at the clock has to say the same.
 _STALE_SECONDS = 5.0
+
+#: Where the clock has not gone back, as it seems.
+_NEVER = float("inf")
 
 
 class SharedKeyUse(KeyUse):
@@ -189,10 +192,11 @@ class SharedBucket(TokenBucket):
     A limit that was lifted and comes back within a minute finds what was taken before.
     """
 
-    __slots__ = ("_astray", "_bases", "_cost", "_row", "_takens", "_use")
+    __slots__ = ("_astray", "_bases", "_cost", "_doubted_at", "_row", "_takens", "_use")
 
     def __init__(self, rpm: int, use: SharedKeyUse) -> None:
         self._use = use
+        self._doubted_at = _NEVER
         super().__init__(rpm)
 
     def _set_rate(self, rpm: int) -> None:
@@ -225,17 +229,31 @@ class SharedBucket(TokenBucket):
         if full_at < now:
             self._bases[use.index] = now - taken
             takens[use.index] += self._cost
+            self._doubted_at = _NEVER
             return 0.0
         wait = full_at - now - self._room
         if wait <= SLACK_SECONDS:
             takens[use.index] += self._cost
+            self._doubted_at = _NEVER
             return 0.0
         if wait > self._astray:
-            # The clock went back. An empty bucket is the worst that may come of it, or a full one
-            # where several workers see it at the same moment.
-            takens[use.index] -= full_at - now - WINDOW_SECONDS
-            return interval
+            return self._clock_astray(now, full_at)
+        self._doubted_at = _NEVER
         return wait
+
+    def _clock_astray(self, now: float, full_at: float) -> float:
+        """Refuse, and set the bucket right if the clock went back indeed.
+
+        One look does not tell that from a worker that has stood still since it looked; a second
+        one does.
+        """
+        doubted_at, self._doubted_at = self._doubted_at, now
+        if doubted_at < now:
+            # An empty bucket is the worst that may come of it, or a full one where several workers
+            # see it at the same moment.
+            self._takens[self._use.index] -= full_at - now - WINDOW_SECONDS
+            self._doubted_at = _NEVER
+        return self._interval
 
     def resize(self, rpm: int, now: float) -> None:
         """Change the rate; what is in the bucket stays, in proportion to its size."""

@@ -421,8 +421,9 @@ class BucketTests(SynchronousTestCase):
         first, second = self.buckets(2, 60)
         for _ in range(60):
             second.take(10_000.0)
-        wait = first.take(5.0)
-        self.assertTrue(0 < wait <= 1.0)
+        for now in (4.0, 5.0):
+            wait = first.take(now)
+            self.assertTrue(0 < wait <= 1.0)
         self.assertEqual(0.0, second.take(6.0))
         self.assertGreater(first.take(6.0), 0.0)
         self.assertEqual(10, sum(second.take(16.0) == 0.0 for _ in range(60)))
@@ -439,6 +440,23 @@ class BucketTests(SynchronousTestCase):
             self.assertAlmostEqual(1004.0 - late, second.take(late), places=2)
         self.assertEqual(0.0, first.take(1004.0))
         self.assertGreater(first.take(1004.0), 0.0)
+
+    def test_a_worker_that_stands_still_for_long(self) -> None:
+        """However long it was, and however often it happens, no token comes back."""
+        first, second = self.buckets(2, 60)
+        allowed, now = 60.0, 1000.0
+        taken = sum(second.take(now) == 0.0 for _ in range(61))
+        for seconds in (5, 6, 20, 29, 300, 3600, 20):
+            looked_at = now
+            for _ in range(seconds):
+                now += 1.0
+                allowed += 1.0
+                taken += second.take(now) == 0.0
+            self.assertGreater(first.take(looked_at), 0.0)
+            taken += sum(second.take(now) == 0.0 for _ in range(61))
+            # The next one of the worker that stood still looks at the clock again.
+            self.assertTrue(0.0 < first.take(now) <= 1.0)
+        self.assertEqual(allowed, taken)
 
     def test_no_limit(self) -> None:
         """A rate of 0 refuses nobody."""
