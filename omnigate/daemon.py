@@ -170,6 +170,7 @@ class Ending:
         self._in_front = in_front
         self.stopping = False
         self._signals = 0
+        self._takes_signals = False
         self._hurried = False
         self._hurry: Callable[[], object] | None = None
 
@@ -184,6 +185,7 @@ class Ending:
         self._reactor.callWhenRunning(self._take_signals)
 
     def _take_signals(self) -> None:
+        self._takes_signals = True
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
 
@@ -242,6 +244,10 @@ class Ending:
         """Note that everything stopped in order."""
         if self.status == BROKEN:
             self.status = CLEAN
+        if self._takes_signals:
+            # Twisted gives the signals back when its loop ends, while the interpreter still has to:
+            # one more that comes then must not make a clean stop look like a killed process.
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
 
     def fail_start(self, line: str, status: int = START_FAILED) -> None:
         """End a start that cannot go on, whether the reactor runs by now or not.

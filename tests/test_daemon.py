@@ -124,6 +124,8 @@ class EndingTests(StderrCase):
         self.handlers: dict[int, Any] = {}
         self.exits: list[int] = []
         self.patch(signal, "signal", self.handlers.__setitem__)
+        self.blocked: list[tuple[int, ...]] = []
+        self.patch(signal, "pthread_sigmask", lambda how, numbers: self.blocked.append(numbers))
         self.at_exit: list[Callable[[], None]] = []
         self.patch(atexit, "register", self.at_exit.append)
         self.patch(os, "_exit", self.exits.append)
@@ -146,7 +148,10 @@ class EndingTests(StderrCase):
         self.reactor.running = True
         self.handlers[signal.SIGTERM](signal.SIGTERM, None)
         self.assertEqual(self.reactor.stops, 1)
+        self.assertEqual(self.blocked, [])
         self.ending.stopped()
+        # Whatever comes between the end of the loop and that of the process.
+        self.assertEqual(self.blocked, [(signal.SIGTERM, signal.SIGINT)])
         self.leave()
         self.assertEqual((self.ending.status, self.exits), (CLEAN, []))
 

@@ -83,7 +83,7 @@ class ProcessTests(SynchronousTestCase):
         """What two of them cannot write to its end tears no line of the third."""
         path = os.path.abspath(self.mktemp())
         room = sum(len(line("a", number)) for number in range(GROUPS * LINES))
-        running = self.start(path, {"a": room // 2, "b": room}, subprocess.PIPE)
+        running = self.start(path, {"a": room // 2, "b": 3 * room // 4}, subprocess.PIPE)
         failed = [int(one.communicate(timeout=SECONDS)[0]) for one in running]
         self.assertLess(0, failed[0])
         self.assertLess(0, failed[1])
