@@ -125,6 +125,8 @@ class Meter:
             if text_bytes:
                 self.text_bytes += text_bytes
                 return 0
+        if not data:
+            return 0  # at once: a read may be full of these
         before = self.text_bytes
         try:
             flags = self._read(self, data)

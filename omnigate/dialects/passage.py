@@ -280,6 +280,8 @@ def plain_payloads(data: bytes) -> list[bytes] | None:
     """
     if data.find(b"\r") >= 0:
         return None
+    if not data.startswith((b"data: ", b"event: ")):
+        return None
     line_ends = len(data) - len(data.replace(b"\n", b""))  # five times as fast as ``count``
     if data.startswith(b"data: "):
         payloads = data[6:-2].split(b"\n\ndata: ")

@@ -153,6 +153,15 @@ class ChatStreamTests(SynchronousTestCase):
         """The mark at the end is not counted among the events."""
         self.assertEqual(2, streamed("chat", chat_chunk("a"), chat_chunk(), b"[DONE]").event_count)
 
+    def test_nothing_in_it(self) -> None:
+        """Data that holds nothing, or blanks only, is an event that means nothing, in all kinds."""
+        for kind in ("chat", "completions", "responses", "messages"):
+            meter = Meter(kind, True)
+            for count, data in enumerate((b"", b" ", b"\t \t", b"null", b""), 1):
+                self.assertEqual(0, meter.event(data))
+                self.assertEqual((count, 0), (meter.event_count, meter.text_bytes))
+            self.assertEqual((TokenCounts(0, 0, 0, 5), True), meter.settle(b""))
+
     def test_text(self) -> None:
         """Generated text is counted in bytes, wherever a delta has it."""
         for expected, delta in (
