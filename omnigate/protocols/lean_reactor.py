@@ -4,7 +4,8 @@ Chosen with ``twistd --reactor=omnigate``.  Four differences, without effect on 
 sees: a descriptor that is readable and nothing else is read straight away, without the logging
 context around each event; TCP connections write directly
 (:mod:`omnigate.protocols.direct_tcp`); what they write while the events of one poll are acted on
-is sent together after the last of them (:mod:`omnigate.protocols.gathering`); and timers go by
+is sent together after the last of them (:mod:`omnigate.protocols.gathering`) where a poll has more
+than a few; and timers go by
 the monotonic clock, so that a machine whose wall clock is put back does not stand still, nor cut
 every stream when it is put forward.  Everything runs on the stock reactors too, only dearer.
 """
@@ -26,7 +27,7 @@ from twisted.internet.protocol import ClientFactory, ServerFactory
 from twisted.logger import Logger
 
 from omnigate.protocols.direct_tcp import DirectConnector, DirectPort
-from omnigate.protocols.gathering import MAX_GATHERED, Gathering
+from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED, Gathering
 
 #: Events taken from one poll: enough that a busy loop seldom polls, few enough that timers and
 #: new connections get their turn.
@@ -37,10 +38,14 @@ class LeanReactor(EPollReactor):
     """See the module's docstring.
 
     :ivar gathering: where connections put aside what they write; ``None`` but in a turn, which is
-        while the events of one poll are acted on.
+        while the events of one poll are acted on, and in a turn of few events.
+    :ivar few_events: up to so many events of a poll nothing is put aside: what is written goes to
+        the socket at once, as on a stock reactor with the same transports.
     """
 
     lean_log = Logger()
+
+    few_events = FEW_EVENTS
 
     seconds = staticmethod(time.monotonic)
 
@@ -69,7 +74,9 @@ class LeanReactor(EPollReactor):
             if error.errno == EINTR:
                 return
             raise
-        gathering = self.gathering = self._gathering
+        gathering = self._gathering
+        if len(events) > self.few_events:
+            self.gathering = gathering
         waiting = gathering.waiting
         selectables = self._selectables
         try:

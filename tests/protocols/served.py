@@ -132,7 +132,11 @@ class Stage:
     """
 
     def __init__(self, kind: str, wrap: Callable[[Factory, Any], Any] | None = None) -> None:
-        self.reactor: Any = LeanReactor() if kind == "LeanReactor" else EPollReactor()
+        self.reactor: Any = EPollReactor()
+        if kind == "LeanReactor":
+            self.reactor = LeanReactor()
+            # So that it gathers, however few events a scene has.
+            self.reactor.few_events = 0
         self.served: list[Served] = []
         self.ends: list[socket.socket] = []
         factory: Any = Factory()

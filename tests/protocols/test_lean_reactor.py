@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from omnigate.gateway.spool import Spool
 from omnigate.protocols.direct_tcp import DirectServer
-from omnigate.protocols.gathering import MAX_GATHERED
+from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED
 from omnigate.protocols.lean_reactor import MAX_EVENTS, LeanReactor
 from omnigate.testing.writer import SynchronousWriter
 from tests.protocols.served import Peer, Served, Stage
@@ -225,6 +225,22 @@ class TurnTests(SynchronousTestCase):
         for peer in peers:
             self.assertEqual(b"x", peer.take_all(1))
         self.assertIsNone(self.reactor.gathering)
+
+    def test_few(self) -> None:
+        """In a turn of few events each sends at once, and nothing is put off for it."""
+        self.reactor.few_events = LeanReactor.few_events
+        peers = [self.stage.dial() for _ in range(FEW_EVENTS)]
+        put_off: list[bool] = []
+
+        def act(served: Served) -> None:
+            put_off.append(self.reactor.before_sends(lambda: None))
+            served.wire.write(b"x")
+            put_off.append(served.wire.gathered)
+
+        self.poke_all(peers, act)
+        self.assertEqual([False, False] * FEW_EVENTS, put_off)
+        for peer in peers:
+            self.assertEqual(b"x", peer.take_all(1))
 
     def test_calls_before_sends(self) -> None:
         """What is to come before the sends of a turn comes once before each lot of them."""
