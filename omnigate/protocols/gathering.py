@@ -4,7 +4,8 @@ To send wakes the process at the other end, and that costs most of a send: a swi
 and back, or a call to another core.  Where the sends of many connections follow one another, a
 peer is awake already and finds more of its work done.  So in a turn of
 :class:`~omnigate.protocols.lean_reactor.LeanReactor` connections put aside what they write, and
-the reactor has it sent at the turn's end, or earlier when much waits.
+the reactor has it sent at the turn's end, or earlier when much waits; not in a turn of few events
+(:data:`FEW_EVENTS`).
 
 Whoever has to do something before any of it is sent asks for that with :meth:`Gathering.first`.
 """
