@@ -54,20 +54,23 @@ class AdminClient:
                 "is OMNIGATE_CONTROL_URL the address of the control plane?"
             ) from None
 
-    def text(self, method: str, path: str, body: object = None) -> str:
+    def text(
+        self, method: str, path: str, body: object = None, *, accept: str = "application/json"
+    ) -> str:
         """Make one call and return its answer as it came.
 
+        :param accept: the media type that is asked for
         :raises AdminError: when the control plane is away or refuses
         """
-        status, content = self._exchange(method, path, body)
+        status, content = self._exchange(method, path, body, accept)
         text = content.decode("utf-8", "replace")
         if status >= 400:
             raise AdminError(_refusal(status, text))
         return text
 
-    def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: object, accept: str) -> tuple[int, bytes]:
         """Send a request; the status and the content of the answer."""
-        headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
+        headers = {"authorization": f"Bearer {self._token}", "accept": accept}
         content = None
         if body is not None:
             content = _encode(body)

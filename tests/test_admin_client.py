@@ -20,12 +20,14 @@ class FakeAdmin(BaseHTTPRequestHandler):
 
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
     asked: ClassVar[list[tuple[str, str, str, bytes]]] = []
+    accepted: ClassVar[list[str]] = []
 
     def answer(self) -> None:
         """One exchange."""
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         credential = self.headers.get("authorization", "")
         self.asked.append((self.command, self.path, credential, body))
+        self.accepted.append(self.headers.get("accept", ""))
         status, content = self.answers.get(self.path, (404, b""))
         self.send_response(status)
         self.send_header("content-length", str(len(content)))
@@ -44,6 +46,7 @@ class AdminServerTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         FakeAdmin.answers = {}
         FakeAdmin.asked = []
+        FakeAdmin.accepted = []
         server = HTTPServer(("127.0.0.1", 0), FakeAdmin)
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

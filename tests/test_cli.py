@@ -155,6 +155,47 @@ class CliTests(AdminServerTestCase):
         self.assertEqual(status, 0)
         self.assertEqual(out.splitlines()[1].split(), ["fast", "2", "30", "0.000012300"])
 
+    def test_usage_total(self) -> None:
+        """The sum of several rows stands below them, as the control plane made it."""
+        rows = [{"day": f"2026-11-0{n}", "requests": n, "cost_usd": n} for n in (1, 2)]
+        answer = {"rows": rows, "total": {"requests": 3, "cost_usd": 3}}
+        FakeAdmin.answers["/admin/usage?by=day"] = (200, json.dumps(answer).encode())
+        out = self.run_cli("usage", "--by", "day")[1]
+        self.assertEqual(out.splitlines()[-1].split(), ["(total)", "3", "3"])
+
+    def test_usage_for_programs(self) -> None:
+        """JSON and CSV are printed as the control plane writes them."""
+        for shape, content in (("json", b'{"rows": []}'), ("csv", b"key,requests\r\napp,2\r\n")):
+            FakeAdmin.answers["/admin/usage?by=key"] = (200, content)
+            status, out, _ = self.run_cli("usage", "--format", shape)
+            self.assertEqual((status, out.rstrip("\n")), (0, content.decode().rstrip("\n")))
+            self.assertIn(shape, FakeAdmin.accepted[-1])
+        FakeAdmin.answers["/admin/usage?by=key"] = (200, b'{"rows": []}')
+        self.assertEqual(self.run_cli("usage", "--json")[1], '{"rows": []}\n')
+        self.assertEqual(self.run_cli("usage", "--json", "--format", "csv")[0], 2)
+
+    def test_usage_by_key_that_is_not_whole(self) -> None:
+        """Days whose rows by key were dropped are told of, where they were asked for."""
+        answer = {"rows": [], "by_key_since": "2026-10-01"}
+        for days, told in (
+            ("&since=2026-09-30", True),
+            ("&until=2026-11-01", True),
+            ("&since=2026-10-01", False),
+            ("", False),
+        ):
+            FakeAdmin.answers["/admin/usage?by=key" + days] = (200, json.dumps(answer).encode())
+            options = [f"--{part}" for part in days.split("&") if part]
+            err = self.run_cli("usage", *options)[2]
+            self.assertEqual("whole from 2026-10-01 on" in err, told, days)
+
+    def test_usage_of_no_day(self) -> None:
+        """A day that is none is a wrong argument, and nothing is asked."""
+        for text in ("yesterday", "2026-11-31", "20261101", "2026-W48-7"):
+            status, _, err = self.run_cli("usage", "--since", text)
+            self.assertEqual(status, 2)
+            self.assertIn("write it as YYYY-MM-DD", err)
+        self.assertEqual(FakeAdmin.asked, [])
+
     def test_usage_of_a_key_that_is_gone(self) -> None:
         """It has no name any more, so its hash tells which it was."""
         row = b'{"key": null, "key_sha256": "549f82394a404a10", "requests": 1}'

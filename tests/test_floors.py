@@ -46,6 +46,7 @@ FLOORS = {
     "gateway": 5,
     "admin_client": 6,
     "cli": 6,
+    "commands": 6,
     "control_tap": 6,
     "daemon": 6,
     "data_parts": 6,

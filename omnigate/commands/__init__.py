@@ -1,0 +1,1 @@
+"""The commands of the console script: what each takes, asks for and prints."""

@@ -1,0 +1,42 @@
+"""What more than one command takes, and how a command says that it did not work."""
+
+import argparse
+from datetime import date
+from decimal import Decimal
+
+#: What a command that talks to the control plane says of itself.
+ASKS = (
+    " Asks the control plane at OMNIGATE_CONTROL_URL with the token in OMNIGATE_ADMIN_TOKEN; "
+    "see omnigate --help."
+)
+
+
+class CommandError(Exception):
+    """A command did not work; the text is for the person who gave it."""
+
+
+def dollars(text: str) -> Decimal:
+    """Read an amount of money; argparse makes its error out of this function's."""
+    try:
+        amount = Decimal(text)
+    except ArithmeticError:
+        amount = Decimal("nan")
+    if not amount.is_finite():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of US dollars, such as 20 or 0.5")
+    return amount
+
+
+def utc_day(text: str) -> str:
+    """Read a UTC day, such as ``2026-11-29``."""
+    # fromisoformat alone would also take "20261129" and "2026-W48-7"
+    if len(text) == 10 and text[4] == text[7] == "-":
+        try:
+            return date.fromisoformat(text).isoformat()
+        except ValueError:
+            pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no day; write it as YYYY-MM-DD")
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Add the switch for programs that read along."""
+    command.add_argument("--json", action="store_true", help="print the answer as JSON")
