@@ -13,13 +13,13 @@ Lines of UTF-8 JSON, each one object and ended by one line feed (0x0A), which oc
 One line is one recorded event, in the order of recording. An empty file, and none, is a ledger
 without events. ::
 
-    {"id":"5f0c…","key_sha256":"9f86…","route_model":"fast","upstream":"openai",
+    {"v":2,"id":"5f0c…","key_sha256":"9f86…","route_model":"fast","upstream":"openai",
      "target_model":"gpt-4o-mini","status":200,"stream":true,"input_tokens":900,
      "cached_input_tokens":100,"cache_write_input_tokens":0,"output_tokens":250,"cached":false,
      "estimated":false,"latency_ms":1234,"attempts":[{"upstream":"openai","model":"gpt-4o-mini",
      "outcome":"ok","status":200,"duration_ms":1230}],"ts_ms":1795984320125,"endpoint":"chat",
      "cost_usd":0.0002925,"ts":"2026-11-29T20:32:00.125Z",
-     "received_at":"2026-11-29T20:32:01.000Z"}
+     "received_at":"2026-11-29T20:32:01.000Z","crc32":"1a2b3c4d"}
 
 (broken here for the page; in the file it is one line)
 
@@ -32,7 +32,9 @@ the event's own    as :class:`omnigate.events.UsageEvent` says; unknown ones are
 ``ts``             ``ts_ms`` in RFC 3339, UTC, for people
 ``received_at``    the time of recording in RFC 3339, UTC; its day is the day under which the id is
                    remembered
-``v``              the version of the line; absent in version 1, which is the only one yet
+``v``              the version of the line: 2; absent in version 1, which is read for ever
+``crc32``          the CRC-32 of all bytes before ``,"crc32":``, eight small hex digits; the last
+                   member. A line of version 2 without it, or with a wrong one, is damaged.
 =================  ===============================================================================
 
 A reader needs ``id``, ``key_sha256``, ``route_model``, ``ts_ms``, ``cost_usd`` and ``received_at``;

@@ -277,12 +277,12 @@ class StartTests(LedgerTestCase):
 
     def test_a_file_of_a_later_version_is_refused_and_left_alone(self) -> None:
         """The start fails with the file, the place and the remedy."""
-        content = self.line("e1") + b'{"v":2,"what":"ever"}\n' + b"torn"
+        content = self.line("e1") + b'{"v":3,"what":"ever"}\n' + b"torn"
         self.write(content)
         ledger = self.made()
         error = self.failureResultOf(ledger.open(), LedgerUnreadableError).value
         self.assertIn(f"{self.path} at offset {len(self.line('e1'))}", str(error))
-        self.assertIn("version 2", str(error))
+        self.assertIn("version 3", str(error))
         self.assertFalse(ledger.ready)
         self.assertEqual(self.content(), content)
 
