@@ -10,16 +10,19 @@ and for good only once the folder is synced; a sync that failed has lost what it
   the folder (:func:`replace_file`). Leftovers are removed at a start (:func:`sweep_temporaries`).
 * A sync may take milliseconds or, on a sick disk, seconds. It is never done on the reactor's
   thread: each store hands its work to one :class:`WriterThread`, which does it in order.
+* Everything here goes through the names ``os`` and ``fcntl`` of this module, so that a test can put
+  another disk in the place of both.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 import queue
-import tempfile
+import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -71,7 +74,7 @@ class AppendFile:
         :raises OSError: it cannot be opened.
         """
         self.path = path
-        existed = os.path.exists(path)
+        existed = file_size(path) is not None
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(path, flags, PRIVATE_MODE)
         try:
@@ -90,10 +93,8 @@ class AppendFile:
         :raises OSError: they could not be written, and are not there; the file can be used on.
         """
         self._mend()
-        left = memoryview(lines)
         try:
-            while left:
-                left = left[os.write(self._fd, left) :]
+            _write_all(self._fd, lines)
         except OSError:
             self._damaged = True
             # The first error is the one to tell; the cut is tried again before the next append.
@@ -135,10 +136,10 @@ class AppendFile:
     def is_at(self, path: str) -> bool:
         """Whether this file still stands at ``path``, no shorter than what was written."""
         try:
-            there, own = os.stat(path), os.fstat(self._fd)
+            own = _standing_at(self._fd, path)
         except OSError:
             return False
-        return os.path.samestat(there, own) and own.st_size >= self.size
+        return own is not None and own.st_size >= self.size
 
     def close(self) -> None:
         """Close the file; nothing is synced. A second call does nothing."""
@@ -166,30 +167,181 @@ def append_file(path: str, lines: bytes) -> None:
         file.close()
 
 
-def replace_file(path: str, data: bytes) -> None:
+def replace_file(
+    path: str,
+    data: bytes | Iterable[bytes],
+    *,
+    temporary: str | None = None,
+    spare: str | None = None,
+) -> None:
     """Put ``data`` in the place of a file's content, whole or not at all; blocks for two syncs.
 
+    :param data: the content, or pieces of it one after the other.
+    :param temporary: the name to build it under, for a file of one process only; else a name of
+        its own for each call, since two processes may keep the same file.
+    :param spare: where the old file goes, in the place of what stands there; else it is gone. A
+        power loss may leave the old one there and nothing at ``path``.
     :raises OSError: it could not be done; the old file is untouched, and no temporary one left.
+        Only where the sync of the folder was refused, the new file stands there all the same, and
+        a power loss may bring the old one back.
     """
-    folder, name = os.path.split(path)
-    folder = folder or "."
-    # A name of its own for each call: two processes may keep the same file.
-    fd, temporary = tempfile.mkstemp(TEMPORARY_SUFFIX, name + ".", folder)
+    fd, temporary = _open_temporary(path, temporary)
     try:
         try:
             os.fchmod(fd, PRIVATE_MODE)
-            left = memoryview(data)
-            while left:
-                left = left[os.write(fd, left) :]
+            for piece in (data,) if isinstance(data, bytes) else data:
+                _write_all(fd, piece)
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(temporary, path)
+        if spare is None:
+            os.replace(temporary, path)
+        else:
+            _replace_and_spare(temporary, path, spare)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_directory(folder)
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def _open_temporary(path: str, temporary: str | None) -> tuple[int, str]:
+    """Make the file that takes the place of the one at ``path``, and return its descriptor."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    if temporary is not None:
+        return os.open(temporary, flags | os.O_TRUNC, PRIVATE_MODE), temporary
+    while True:
+        temporary = f"{path}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}"
+        with contextlib.suppress(FileExistsError):
+            return os.open(temporary, flags | os.O_EXCL, PRIVATE_MODE), temporary
+
+
+def _replace_and_spare(temporary: str, path: str, spare: str) -> None:
+    """Move the file at ``path`` to ``spare``, if there is one, and the new one to its place."""
+    try:
+        os.replace(path, spare)
+    except FileNotFoundError:
+        os.replace(temporary, path)
+        return
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.replace(spare, path)
+        raise
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write all of ``data``; mostly that is one call."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def rename_file(source: str, target: str, *, sync: bool = True) -> None:
+    """Rename a file within its folder, over another if one is there, and sync the folder.
+
+    :param sync: False leaves the sync to the caller.
+    :raises OSError: it was not renamed; or it was, and the folder could not be synced.
+    """
+    os.replace(source, target)
+    if sync:
+        sync_directory(os.path.dirname(target) or ".")
+
+
+def remove_file(path: str) -> bool:
+    """Remove a file; its folder is not synced, so a power loss may bring it back.
+
+    :returns: whether it was there.
+    :raises OSError: it could not be removed.
+    """
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def lock_file(path: str) -> int:
+    """Take a file for this process alone, until it is closed or the process ends.
+
+    :returns: the descriptor that holds the lock, for :func:`close_file`. The file is made if it
+        was not there; its name is not synced. A file system without locks lets everybody have it.
+    :raises OSError: EBUSY where another process has it; any other where it cannot be opened.
+    """
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            _take(fd)
+            # Whoever had it may have removed it just now, and the next one would not see ours.
+            if _standing_at(fd, path) is not None:
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _take(fd: int) -> None:
+    """Lock an open file."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise OSError(
+                errno.EBUSY, "another process, such as a second control plane, has it open"
+            ) from None
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+
+
+def _standing_at(fd: int, path: str) -> os.stat_result | None:
+    """Return what is known of an open file, or None if another or none stands at ``path``."""
+    own = os.fstat(fd)
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return own if os.path.samestat(there, own) else None
+
+
+def settle_file(path: str) -> None:
+    """See to it that what is read from a file from now on is what the disk has of it.
+
+    A process that was killed may have left bytes that were never synced: they are synced now, so
+    that they cannot vanish once they were read. And where a sync failed, Linux keeps the bytes that
+    it could not write in its cache, and takes them for written; those are dropped from it.
+
+    :raises OSError: the disk refused, or there is no such file.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def close_file(fd: int) -> None:
+    """Close what :func:`lock_file` returned, and let others have it."""
+    os.close(fd)
+
+
+def list_names(folder: str) -> list[str]:
+    """Return the names in a folder, sorted; a folder that is not there has none."""
+    try:
+        return sorted(os.listdir(folder or "."))
+    except FileNotFoundError:
+        return []
+
+
+def file_size(path: str) -> int | None:
+    """Return the length of a file in bytes, or None if no regular file is there."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def sync_directory(path: str) -> None:
@@ -214,16 +366,46 @@ def sweep_temporaries(folder: str, name: str) -> list[str]:
     :returns: the names removed. A folder that is not there has none.
     """
     removed = []
-    try:
-        found = sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-    for entry in found:
-        if entry.startswith(name + ".") and entry.endswith(TEMPORARY_SUFFIX):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, entry))
-                removed.append(entry)
+    for entry in list_names(folder):
+        leftover = entry.startswith(name + ".") and entry.endswith(TEMPORARY_SUFFIX)
+        if leftover and remove_file(os.path.join(folder, entry)):
+            removed.append(entry)
     return removed
+
+
+def read_file(path: str, max_bytes: int) -> bytes | None:
+    """Return what a file holds, or None if it is not there.
+
+    :raises OSError: it cannot be read; EFBIG where it is longer than ``max_bytes``.
+    """
+    pieces, length = [], 0
+    try:
+        for piece in read_pieces(path, 0, max_bytes + 1):
+            pieces.append(piece)
+            length += len(piece)
+    except FileNotFoundError:
+        return None
+    if length > max_bytes:
+        raise OSError(errno.EFBIG, f"it is longer than {max_bytes} bytes", path)
+    return b"".join(pieces)
+
+
+def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """Read a file in pieces of :data:`READ_BYTES`, the last one shorter.
+
+    :param end: the offset to stop before; None for the end of the file, which comes earlier if the
+        file is shorter.
+    :raises OSError: it cannot be read, or is not there; when the first piece is asked for.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if start:
+            os.lseek(fd, start, os.SEEK_SET)
+        while piece := os.read(fd, READ_BYTES if end is None else min(READ_BYTES, end - start)):
+            start += len(piece)
+            yield piece
+    finally:
+        os.close(fd)
 
 
 def read_lines(
@@ -238,16 +420,11 @@ def read_lines(
         there; the last one may lack it. For a line that is too long, ``None`` stands in the place
         of its bytes. A file that is not there has no lines.
     """
-    try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the with below
-    except FileNotFoundError:
-        return
-    with file:
-        file.seek(start)
-        offset, held, too_long = start, b"", False
-        # Counts what was dropped of a line that is too long.
-        dropped = 0
-        while piece := file.read(READ_BYTES):
+    offset, held, too_long = start, b"", False
+    # Counts what was dropped of a line that is too long.
+    dropped = 0
+    with contextlib.suppress(FileNotFoundError):
+        for piece in read_pieces(path, start):
             *whole, rest = piece.split(b"\n")
             for end in whole:
                 line = held + end if held else end

@@ -1,6 +1,7 @@
 """Append, replace, cut and read back; and the thread that does it."""
 
 import errno
+import fcntl
 import os
 import queue
 import resource
@@ -28,8 +29,17 @@ from omnigate.files import (
     WriterStoppedError,
     WriterThread,
     append_file,
+    close_file,
+    file_size,
+    list_names,
+    lock_file,
+    read_file,
     read_lines,
+    read_pieces,
+    remove_file,
+    rename_file,
     replace_file,
+    settle_file,
     sweep_temporaries,
     sync_directory,
 )
@@ -339,6 +349,157 @@ class ReplaceFileTests(FolderTestCase):
         self.assertEqual(len(os.listdir(self.folder)), 1)
         healed.restore()
         self.assertEqual(len(sweep_temporaries(self.folder, "log.jsonl")), 1)
+
+
+class SpareTests(FolderTestCase):
+    """A file that is replaced while the old one is kept."""
+
+    def setUp(self) -> None:
+        """Name the files."""
+        super().setUp()
+        self.spare, self.temporary = self.path + ".prev", self.path + ".tmp"
+
+    def replace(self, *pieces: bytes) -> None:
+        """Replace the file by pieces."""
+        replace_file(self.path, iter(pieces), temporary=self.temporary, spare=self.spare)
+
+    def contents(self) -> dict[str, bytes]:
+        """Return all that is in the folder."""
+        found = {}
+        for name in os.listdir(self.folder):
+            with open(os.path.join(self.folder, name), "rb") as file:
+                found[name] = file.read()
+        return found
+
+    def test_the_old_one_becomes_the_spare(self) -> None:
+        """The first has no spare; each later one leaves the one before it, and no other."""
+        self.replace(b"o", b"", b"ne")
+        self.assertEqual(self.contents(), {"log.jsonl": b"one"})
+        self.replace(b"two")
+        self.assertEqual(self.contents(), {"log.jsonl": b"two", "log.jsonl.prev": b"one"})
+        with open(self.temporary, "wb") as leftover:
+            leftover.write(b"a longer one that was broken off")
+        self.replace(b"three")
+        self.assertEqual(self.contents(), {"log.jsonl": b"three", "log.jsonl.prev": b"two"})
+
+    def test_a_failure_leaves_the_old_one_in_its_place(self) -> None:
+        """Whatever call fails, the content is the old one and nothing temporary is left."""
+        replaces = []
+
+        def second_fails(source: str, target: str) -> None:
+            replaces.append(source)
+            if len(replaces) == 2:
+                refuse()
+            os.rename(source, target)
+
+        for step, call in (("write", refuse), ("fsync", refuse), ("replace", second_fails)):
+            self.replace(b"old")
+            sick = self.patch(os, step, call)
+            self.assertRaises(OSError, self.replace, b"new")
+            sick.restore()
+            self.assertEqual(self.contents()["log.jsonl"], b"old", step)
+            self.assertNotIn("log.jsonl.tmp", self.contents())
+
+    def test_pieces_that_fail_replace_nothing(self) -> None:
+        """What makes the pieces may raise anything."""
+
+        def pieces() -> Any:
+            yield b"new"
+            raise ZeroDivisionError
+
+        self.replace(b"old")
+        self.assertRaises(
+            ZeroDivisionError, replace_file, self.path, pieces(), temporary=self.temporary
+        )
+        self.assertEqual(self.contents(), {"log.jsonl": b"old"})
+
+
+class NameTests(FolderTestCase):
+    """Names and whole files."""
+
+    def test_names_and_sizes(self) -> None:
+        """What is not there has no names and no size; a folder has none either."""
+        self.put(b"12345")
+        os.mkdir(os.path.join(self.folder, "a"))
+        self.assertEqual(list_names(self.folder), ["a", "log.jsonl"])
+        self.assertEqual(list_names(self.path + ".d"), [])
+        self.assertEqual(file_size(self.path), 5)
+        self.assertIsNone(file_size(os.path.join(self.folder, "a")))
+        self.assertIsNone(file_size(self.path + ".1"))
+
+    def test_renamed_and_removed(self) -> None:
+        """A rename takes the place of what is there; a removal says whether anything was."""
+        self.put(b"old")
+        rename_file(self.path, self.path + ".1")
+        self.put(b"new")
+        rename_file(self.path, self.path + ".1", sync=False)
+        self.assertEqual(read_file(self.path + ".1", 10), b"new")
+        self.assertEqual([remove_file(self.path + ".1") for _ in range(2)], [True, False])
+        self.assertRaises(FileNotFoundError, rename_file, self.path, self.path + ".1")
+
+    def test_a_whole_file_of_bounded_length(self) -> None:
+        """One that is longer than it may be is refused, one that is not there is None."""
+        self.put(b"x" * (READ_BYTES + 1))
+        self.assertEqual(read_file(self.path, READ_BYTES + 1), b"x" * (READ_BYTES + 1))
+        error = self.assertRaises(OSError, read_file, self.path, READ_BYTES)
+        self.assertEqual(error.errno, errno.EFBIG)
+        self.assertIsNone(read_file(self.path + ".1", 1))
+
+    def test_pieces_between_two_offsets(self) -> None:
+        """They end where they are told to, or with the file."""
+        content = os.urandom(2 * READ_BYTES + 100)
+        self.put(content)
+        self.assertEqual([len(p) for p in read_pieces(self.path)], [READ_BYTES, READ_BYTES, 100])
+        for start, end in ((0, 0), (5, 5), (7, READ_BYTES + 9), (3, None), (9, len(content) + 1)):
+            self.assertEqual(b"".join(read_pieces(self.path, start, end)), content[start:end])
+        self.assertRaises(FileNotFoundError, list, read_pieces(self.path + ".1"))
+
+
+class LockTests(FolderTestCase):
+    """One process for a file."""
+
+    def test_only_one_has_it(self) -> None:
+        """The second is told so, until the first has closed it; the file is private."""
+        fd = lock_file(self.path)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
+        error = self.assertRaises(OSError, lock_file, self.path)
+        self.assertEqual(error.errno, errno.EBUSY)
+        self.assertIn("another process", str(error))
+        close_file(fd)
+        close_file(lock_file(self.path))
+
+    def test_a_file_that_was_removed_meanwhile_is_not_the_one(self) -> None:
+        """Whoever takes the file while its holder removes it takes the one that stands there."""
+        flock, removals = fcntl.flock, [self.path]
+
+        def removed_first(fd: int, operation: int) -> None:
+            if removals:
+                os.unlink(removals.pop())
+            flock(fd, operation)
+
+        self.patch(fcntl, "flock", removed_first)
+        fd = lock_file(self.path)
+        self.assertRaises(OSError, lock_file, self.path)
+        close_file(fd)
+
+    def test_a_file_system_without_locks(self) -> None:
+        """It lets everybody have it; any other refusal is told."""
+        for code in (errno.ENOLCK, errno.EOPNOTSUPP):
+
+            def without(fd: int, operation: int, code: int = code) -> None:
+                raise OSError(code, os.strerror(code))
+
+            self.patch(fcntl, "flock", without)
+            close_file(lock_file(self.path))
+        self.patch(fcntl, "flock", refuse)
+        self.assertRaises(OSError, lock_file, self.path)
+
+    def test_settling(self) -> None:
+        """It changes nothing of what is there; a file that is not there is told."""
+        self.put(b"one\n")
+        settle_file(self.path)
+        self.assertEqual(self.content(), b"one\n")
+        self.assertRaises(FileNotFoundError, settle_file, self.path + ".1")
 
 
 class SyncDirectoryTests(FolderTestCase):

@@ -13,6 +13,7 @@ can tell them apart.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.key_secret import new_secret, sha256_hex
 from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, replace_file
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
 from omnigate.money import parse_usd, usd
 from omnigate.periods import PERIODS
 
@@ -39,6 +40,8 @@ MAX_MANAGED_KEYS: Final = 10_000
 
 #: Ten thousand keys with ordinary model lists stay far below.
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+
+_REMEDY: Final = "restore it from a backup, or move it away to start without managed keys"
 
 
 class KeysFileError(Exception):
@@ -167,15 +170,15 @@ class KeyStore:
         :raises KeysFileError: the file is there and cannot be used.
         """
         try:
-            with open(self.path, "rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
-            return
+            data = read_file(self.path, MAX_FILE_BYTES)
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise KeysFileError(f"{self.path}: {error.strerror}; {_REMEDY}") from None
             raise KeysFileError(
                 f"{self.path}: cannot be read ({error.strerror}); let this process read it"
             ) from None
-        self._keys = _decode_file(self.path, data)
+        if data is not None:
+            self._keys = _decode_file(self.path, data)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -269,10 +272,7 @@ def _row_of_key(key: GatewayKey) -> bytes:
 
 def _decode_file(path: str, data: bytes) -> dict[str, GatewayKey]:
     """Read the bytes of ``keys.json`` strictly."""
-    remedy = "restore it from a backup, or move it away to start without managed keys"
     try:
-        if len(data) > MAX_FILE_BYTES:
-            raise StrictJsonError(f"is longer than {MAX_FILE_BYTES} bytes")
         document = read_json(data)
         version = document.get("version") if isinstance(document, dict) else None
         if isinstance(version, int) and version > FILE_VERSION:
@@ -289,7 +289,7 @@ def _decode_file(path: str, data: bytes) -> dict[str, GatewayKey]:
             if len({getattr(key, attribute) for key in keys}) != len(keys):
                 raise StrictJsonError("holds a key twice")
     except (StrictJsonError, GatewayError) as error:
-        raise KeysFileError(f"{path}: {error}; {remedy}") from None
+        raise KeysFileError(f"{path}: {error}; {_REMEDY}") from None
     return {key.name: key for key in keys}
 
 

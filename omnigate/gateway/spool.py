@@ -22,7 +22,6 @@ between any two of these loses nothing. The order of lines in the file carries n
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -38,7 +37,12 @@ from omnigate.files import (
     AppendFile,
     IWriter,
     append_file,
+    close_file,
+    file_size,
+    lock_file,
     read_lines,
+    remove_file,
+    rename_file,
     sweep_temporaries,
     sync_directory,
 )
@@ -190,29 +194,20 @@ class Spool:
 
     def _lock(self) -> None:
         # A file of its own: the spool is replaced by rewrites, and a lock would go with it.
-        path = self.path + ".lock"
-        while True:
-            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._unlock()
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise
-                raise SpoolInUseError(
-                    f"{self.path} is in use by another process; give each data plane an"
-                    " OMNIGATE_STATE_DIR of its own"
-                ) from None
-            # Whoever had it may have removed it just now, and the next one would not see ours.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(self._lock_fd), os.stat(path)):
-                    return
-            self._unlock()
+        try:
+            self._lock_fd = lock_file(self.path + ".lock")
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            raise SpoolInUseError(
+                f"{self.path} is in use by another process; give each data plane an"
+                " OMNIGATE_STATE_DIR of its own"
+            ) from None
 
     def _unlock(self) -> None:
         fd, self._lock_fd = self._lock_fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_file(fd)
 
     def _load(self) -> tuple[bool, int]:
         """Read the file into the queue.
@@ -251,7 +246,7 @@ class Spool:
             path=self.path,
             why=why,
             count=len(self._queue),
-            rest=os.stat(self.path).st_size - offset,
+            rest=(file_size(self.path) or 0) - offset,
         )
 
     def _repair(self, end: int) -> None:
@@ -389,7 +384,7 @@ class Spool:
         path = self.path + ".refused"
 
         def job() -> str:
-            if os.path.exists(path) and os.stat(path).st_size > MAX_ASIDE_BYTES:
+            if (file_size(path) or 0) > MAX_ASIDE_BYTES:
                 raise OSError(errno.EFBIG, "full; move it away", path)
             append_file(path, line + b"\n")
             return path
@@ -410,9 +405,8 @@ class Spool:
         if self._queue:
             raise ValueError(f"{len(self._queue)} events wait in {self.path}")
         # First the spool, while nobody else can have it.
-        for path in (self.path, self.path + ".lock"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        remove_file(self.path)
+        remove_file(self.path + ".lock")
         self.close()
 
     def close(self) -> None:
@@ -509,8 +503,7 @@ class Spool:
         if file is None:
             temporary = self.path + ".rewrite.tmp"
             # left by a rewrite that failed; another process cannot be at it
-            if os.path.exists(temporary):
-                os.unlink(temporary)
+            remove_file(temporary)
             file = AppendFile(temporary)
         try:
             for piece in _pieces(lines):
@@ -523,7 +516,7 @@ class Spool:
 
     def _rename(self, file: AppendFile) -> None:
         """Put the temporary file in the place of the spool; runs in the thread."""
-        os.replace(file.path, self.path)
+        rename_file(file.path, self.path, sync=False)
         # Failing here would say that the old file is still in place, which it is not.
         with contextlib.suppress(OSError):
             sync_directory(os.path.dirname(self.path) or ".")

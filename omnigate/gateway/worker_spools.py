@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from omnigate.files import IWriter
+from omnigate.files import IWriter, file_size, list_names
 from omnigate.gateway.delivery import Delivery, Post
 from omnigate.gateway.spool import Spool, SpoolInUseError
 
@@ -47,11 +47,11 @@ def left_paths(path: str, count: int) -> list[str]:
     folder, name = os.path.split(path)
     stem, suffix = os.path.splitext(name)
     found = []
-    for entry in os.listdir(folder or "."):
+    for entry in list_names(folder):
         number = entry.removeprefix(f"{stem}-").removesuffix(suffix)
         if _NUMBER.fullmatch(number) and entry == f"{stem}-{number}{suffix}":
             index, whole = int(number), os.path.join(folder, entry)
-            if index >= count and os.path.isfile(whole):
+            if index >= count and file_size(whole) is not None:
                 found.append((index, whole))
     return [whole for _, whole in sorted(found)]
 
