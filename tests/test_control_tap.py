@@ -83,7 +83,7 @@ class TapTests(SynchronousTestCase):
     def test_seven_faults(self) -> None:
         """A config with seven faults has them all listed."""
         bad = CONFIG.replace("rpm = 600", 'rmp = 600\nmax_concurrent = -1\nmodels = "fast"')
-        bad = bad.replace('"daily"', '"weekly"').replace('protocol = "openai"', 'protocol = "x"')
+        bad = bad.replace('"daily"', '"hourly"').replace('protocol = "openai"', 'protocol = "x"')
         bad = bad.replace('upstream = "openai"', 'upstream = "opnai"').replace("0.60", '"a"')
         self.write(bad)
         lines = self.refused()

@@ -40,7 +40,7 @@ MAX_BETAS: Final = 64
 ProtocolName = Literal["openai", "anthropic"]
 StrategyName = Literal["failover", "round_robin", "weighted"]
 Abandon = Literal["read_on", "cancel"]
-BudgetPeriod = Literal["daily", "monthly", "total"]
+BudgetPeriod = Literal["daily", "weekly", "monthly", "total"]
 
 Name = Annotated[str, Value(values.name)]
 EnvName = Annotated[str, Value(values.env_name)]

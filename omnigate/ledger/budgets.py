@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from omnigate.periods import PERIODS, next_turn
+from omnigate.periods import PERIODS, UTC, next_turn
 
 
 @attrs.frozen
@@ -34,16 +34,22 @@ def blocked(budget_nano: int | None, period: str, spent_nano: int) -> bool:
     :raises ValueError: the period is unknown, so the spend cannot be of it.
     """
     if period not in PERIODS:
-        raise ValueError(f'no budget period "{period}": use "daily", "monthly" or "total"')
+        raise ValueError(f'no budget period "{period}": use one of {", ".join(PERIODS)}')
     return budget_nano is not None and spent_nano >= budget_nano
 
 
-def standing(budget_nano: int | None, period: str, spent_nano: int, now_ms: int) -> Standing:
-    """How a key stands at ``now_ms``: spent, left, and when the period turns."""
+def standing(
+    budget_nano: int | None, period: str, spent_nano: int, now_ms: int, zone: str = UTC
+) -> Standing:
+    """How a key stands at ``now_ms``: spent, left, and when the period turns.
+
+    :param zone: the time zone of the budget's period, in which the spend must have been counted.
+    :raises ValueError: the period is unknown, or the zone is.
+    """
     return Standing(
         spent_nano=spent_nano,
         budget_nano=budget_nano,
         left_nano=None if budget_nano is None else max(0, budget_nano - spent_nano),
         blocked=blocked(budget_nano, period, spent_nano),
-        turns_at_ms=next_turn(period, now_ms),
+        turns_at_ms=next_turn(period, now_ms, zone),
     )

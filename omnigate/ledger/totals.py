@@ -20,7 +20,7 @@ from typing import Protocol
 
 import attrs
 
-from omnigate.periods import DAILY, DAY_MS, MONTHLY, TOTAL, utc_day, utc_month
+from omnigate.periods import DAILY, DAY_MS, MONTHLY, PERIODS, TOTAL, bounds, utc_day, utc_month
 
 #: A year and the month before it, so that a figure can be compared with last year's. One row is
 #: about 350 bytes: 100 keys that are used every day hold 14 MB of rows by day.
@@ -167,10 +167,12 @@ class Totals:
         """Nano-dollars that a key spent in the period that ``now_ms`` falls into.
 
         :param key_hashes: the hashes of the key, earlier ones of a rotated key included.
-        :param period: ``"daily"``, ``"monthly"`` or ``"total"``.
+        :param period: one of :data:`~omnigate.periods.PERIODS`, in UTC.
         :raises ValueError: the period is none of these.
         """
         rows: Rows
+        if period not in PERIODS:
+            raise ValueError(f'no budget period "{period}": use one of {", ".join(PERIODS)}')
         if period == TOTAL:
             rows = self._lifetime
         elif period == MONTHLY:
@@ -179,7 +181,11 @@ class Totals:
             day = self._days.get(now_ms // DAY_MS)
             rows = {} if day is None else day.keys
         else:
-            raise ValueError(f'no budget period "{period}": use "daily", "monthly" or "total"')
+            start_ms, end_ms = bounds(period, now_ms)
+            numbers = range(start_ms // DAY_MS, end_ms // DAY_MS)
+            days = [self._days[number] for number in numbers if number in self._days]
+            keys = set(key_hashes)
+            return sum(day.keys[key].cost_nano for day in days for key in keys if key in day.keys)
         return sum(rows[key].cost_nano for key in set(key_hashes) if key in rows)
 
     def lifetime(self, key_hashes: Iterable[str]) -> Sums:

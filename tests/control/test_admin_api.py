@@ -107,7 +107,7 @@ class KeyTests(SynchronousTestCase):
             ({"name": "a", "budget_usd": -1}, "budget_usd"),
             ({"name": "a", "budget_usd": "1"}, "budget_usd"),
             ({"name": "a", "budget_usd": 0.0000000001}, "budget_usd"),
-            ({"name": "a", "budget_usd": 1, "budget_period": "weekly"}, "budget_period"),
+            ({"name": "a", "budget_usd": 1, "budget_period": "hourly"}, "budget_period"),
             ({"name": "a", "budget_period": "daily"}, "budget_period"),
             ({"name": "a", "secret": "mine"}, "secret"),
         ):

@@ -17,7 +17,7 @@ class BlockedTests(SynchronousTestCase):
 
     def test_a_budget_is_used_up_when_it_is_reached(self) -> None:
         """One nano-dollar below it work goes on, at it and beyond it does not."""
-        for period in ("daily", "monthly", "total"):
+        for period in ("daily", "weekly", "monthly", "total"):
             self.assertFalse(blocked(2_000_000, period, 1_999_999))
             self.assertTrue(blocked(2_000_000, period, 2_000_000))
             self.assertTrue(blocked(2_000_000, period, 2_000_001))
@@ -28,7 +28,7 @@ class BlockedTests(SynchronousTestCase):
 
     def test_an_unknown_period_is_refused(self) -> None:
         """A spend of no known period cannot be compared."""
-        self.assertRaises(ValueError, blocked, 1, "weekly", 0)
+        self.assertRaises(ValueError, blocked, 1, "hourly", 0)
 
 
 class StandingTests(SynchronousTestCase):
@@ -45,4 +45,10 @@ class StandingTests(SynchronousTestCase):
         midnight = NOON + 12 * 3_600_000
         self.assertEqual(standing(1, "daily", 0, NOON).turns_at_ms, midnight)
         self.assertEqual(standing(1, "monthly", 0, NOON).turns_at_ms, midnight + 86_400_000)
+        self.assertEqual(standing(1, "weekly", 0, NOON).turns_at_ms, midnight)
         self.assertIsNone(standing(1, "total", 0, NOON).turns_at_ms)
+
+    def test_a_period_turns_by_the_clocks_of_its_zone(self) -> None:
+        """In Stockholm, in winter, a day ends an hour before that of UTC."""
+        turn = standing(1, "daily", 0, NOON, "Europe/Stockholm").turns_at_ms
+        self.assertEqual(turn, NOON + 11 * 3_600_000)

@@ -37,7 +37,7 @@ class SpendTests(SynchronousTestCase):
     def test_nothing_is_spent_by_a_key_nobody_used(self) -> None:
         """A key without events has spent nothing in any period."""
         totals = Totals()
-        for period in ("daily", "monthly", "total"):
+        for period in ("daily", "weekly", "monthly", "total"):
             self.assertEqual(totals.spend_nano(["k1"], period, NOV_29), 0)
 
     def test_the_events_own_time_decides(self) -> None:
@@ -49,6 +49,14 @@ class SpendTests(SynchronousTestCase):
         self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 7)
         self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29 - 30 * DAY_MS), 100)
         self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 107)
+
+    def test_a_week_begins_on_monday(self) -> None:
+        """The spend of a week is that of its days until Sunday, 2026-11-29."""
+        totals = Totals()
+        for days in range(-8, 2):
+            totals.count(Usage(ts_ms=NOV_29 + days * DAY_MS), 10 ** (days + 8))
+        self.assertEqual(totals.spend_nano(["k1"], "weekly", NOV_29), 111_111_100)
+        self.assertEqual(totals.spend_nano(["k1", "k2"], "weekly", NOV_29 + DAY_MS), 10**9)
 
     def test_a_day_ends_with_its_last_millisecond(self) -> None:
         """The next period starts from nothing, at midnight UTC."""
@@ -68,8 +76,8 @@ class SpendTests(SynchronousTestCase):
 
     def test_an_unknown_period_is_refused(self) -> None:
         """A period that is none is an error, never a spend of nothing."""
-        error = self.assertRaises(ValueError, Totals().spend_nano, ["k1"], "weekly", NOV_29)
-        self.assertIn("weekly", str(error))
+        error = self.assertRaises(ValueError, Totals().spend_nano, ["k1"], "hourly", NOV_29)
+        self.assertIn("hourly", str(error))
 
 
 class GroupingTests(SynchronousTestCase):
