@@ -1,7 +1,7 @@
-"""The console script ``omnigate``: a demonstration, a check of the config, keys and usage.
+"""The console script ``omnigate``: a demonstration, a check of the config, keys, usage, the ledger.
 
 Exit statuses: 0 done, 1 it did not work (with one line on standard error that says why), 2 the
-arguments were wrong. ``check`` reads a file; ``keys`` and ``usage`` ask the admin API.
+arguments were wrong. ``check`` and ``ledger`` read files; ``keys`` and ``usage`` ask the admin API.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from omnigate.admin_client import DEFAULT_URL, AdminError
 from omnigate.commands.arguments import CommandError
 from omnigate.commands.check import add_check
 from omnigate.commands.keys import add_keys
+from omnigate.commands.ledger import add_ledger
 from omnigate.commands.usage import add_usage
 
 _EXAMPLES = """\
@@ -25,9 +26,11 @@ examples:
   omnigate keys list
   omnigate keys delete app
   omnigate usage --by model --since 2026-11-01
-  omnigate usage --by day --format csv > november.csv
+  omnigate usage --by day --format csv > days.csv
+  omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
-keys and usage talk to the control plane's admin API:
+ledger reads the control plane's files, which the user has to be allowed to;
+keys and usage talk to its admin API:
   OMNIGATE_ADMIN_TOKEN   its admin token (or OMNIGATE_ADMIN_TOKEN_FILE, a file that holds it)
   OMNIGATE_CONTROL_URL   where it is; {url} if not set
 
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options, os.environ)
     except (CommandError, AdminError) as error:
         print(f"omnigate: {error}", file=sys.stderr)
-        return 1
+        return error.status if isinstance(error, CommandError) else 1
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
     add_check(commands)
     add_keys(commands)
     add_usage(commands)
+    add_ledger(commands)
     return top
 
 

@@ -130,6 +130,19 @@ def read_control_settings(
     return ControlSettings(**values), _unknown_names(environ)
 
 
+def ledger_path(environ: Mapping[str, str]) -> str:
+    """Return where the ledger's active segment is, as the control plane would find it.
+
+    Nothing else that a control plane needs has to be set.
+    """
+    texts = {
+        setting.field: _text_of(setting, environ, {})[0] or ""
+        for setting in SETTINGS
+        if setting.field in ("state_dir", "ledger")
+    }
+    return os.path.abspath(texts["ledger"].replace("{state_dir}", texts["state_dir"], 1))
+
+
 def provider_key(environ: Mapping[str, str], name: str) -> str | None:
     """Return the credential that a config names (``api_key_env``, ``key_env``).
 

@@ -12,7 +12,14 @@ ASKS = (
 
 
 class CommandError(Exception):
-    """A command did not work; the text is for the person who gave it."""
+    """A command did not work; the text is for the person who gave it.
+
+    :ivar status: what the command ends with: 1, or 2 where the arguments were wrong.
+    """
+
+    def __init__(self, text: str, status: int = 1) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def dollars(text: str) -> Decimal:
@@ -35,6 +42,18 @@ def utc_day(text: str) -> str:
         except ValueError:
             pass
     raise argparse.ArgumentTypeError(f"{text!r} is no day; write it as YYYY-MM-DD")
+
+
+def whole(text: str) -> int:
+    """Read a whole number from 0 on."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def counted(count: int, what: str) -> str:
+    """Say how many there are, such as ``1,234 lines``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def add_json(command: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any
 
-from omnigate.commands.arguments import CommandError
+from omnigate.commands.arguments import CommandError, counted
 from omnigate.config.agreement import caps_of_other_protocol, models_of_no_route
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 
@@ -43,11 +43,10 @@ def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except ConfigError as error:
         for fault in error.faults:
             print(f"{options.config}: {fault}", file=sys.stderr)
-        count = len(error.faults)
-        print(f"omnigate: {count} {'fault' if count == 1 else 'faults'}", file=sys.stderr)
+        print(f"omnigate: {counted(len(error.faults), 'fault')}", file=sys.stderr)
         return 1
     counts = [
-        f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+        counted(len(found), what)
         for found, what in (
             (config.keys, "key"),
             (config.upstreams, "upstream"),

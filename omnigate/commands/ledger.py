@@ -1,0 +1,205 @@
+"""``omnigate ledger verify|export``: reads the ledger's files, beside a running control plane."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import Any
+
+from omnigate.commands.arguments import CommandError, counted, utc_day, whole
+from omnigate.commands.progress import Progress
+from omnigate.files import file_size, list_names, replace_file
+from omnigate.ledger.export import Export, as_csv, as_jsonl
+from omnigate.ledger.family import Family
+from omnigate.ledger.reading import segments_of
+from omnigate.periods import DAY_MS
+from omnigate.settings import ledger_path
+from omnigate.text import one_line
+
+#: Faults that are told one by one; the others are counted.
+_FAULTS_TOLD = 20
+
+_READS = (
+    " Reads the files and changes nothing; the control plane may run meanwhile. The user must be "
+    "one who may read them."
+)
+
+
+def add_ledger(commands: Any) -> None:
+    """Add the commands to the command line."""
+    ledger = commands.add_parser(
+        "ledger",
+        help="export the recorded events",
+        description="Export the recorded events." + _READS,
+    )
+    actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    export = actions.add_parser(
+        "export",
+        help="the recorded events of some days, as JSON lines or as CSV",
+        description="Write the events whose own time lies within the days, in the order in which "
+        "they were recorded, each once. Status 1 if a line could not be read; the others are "
+        "there." + _READS,
+    )
+    export.add_argument(
+        "--since", metavar="DAY", type=utc_day, help="the first UTC day, such as 2026-11-01"
+    )
+    export.add_argument("--until", metavar="DAY", type=utc_day, help="the last UTC day")
+    export.add_argument(
+        "--format",
+        choices=("jsonl", "csv"),
+        default="jsonl",
+        help="jsonl (default): the ledger's own lines; csv: for spreadsheets",
+    )
+    export.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write there instead of to standard output: the whole of it or nothing",
+    )
+    _add_reading(export)
+    export.set_defaults(run=_export)
+
+
+def _add_reading(command: argparse.ArgumentParser) -> None:
+    """Add what every command takes that reads the files."""
+    command.add_argument(
+        "--ids-days",
+        metavar="N",
+        type=whole,
+        default=3,
+        help="retention.ledger_ids_days of the config, if it is not 3",
+    )
+    command.add_argument(
+        "--progress",
+        action="store_true",
+        help="tell how far it is, on standard error, also where that is no terminal",
+    )
+    command.add_argument(
+        "path",
+        metavar="PATH",
+        nargs="?",
+        help="the active segment, such as /var/lib/omnigate/control/ledger.jsonl, or its folder; "
+        "what OMNIGATE_LEDGER or OMNIGATE_STATE_DIR say where it is left out",
+    )
+
+
+def _export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate ledger export``."""
+    if options.since and options.until and options.since > options.until:
+        raise CommandError("--since is after --until", status=2)
+    family = _family(options.path, environ)
+    if options.output is not None:
+        _spare_the_ledger(options.output, family)
+    try:
+        segments = segments_of(family)
+        total = sum(file_size(segment.path) or 0 for segment in segments)
+    except OSError as error:
+        raise CommandError(f"{family.folder}: {error.strerror}") from None
+    progress = Progress(total, options.progress)
+    faults = _Faults(progress)
+    export = Export(
+        family,
+        0 if options.since is None else _day_ms(options.since),
+        sys.maxsize if options.until is None else _day_ms(options.until) + DAY_MS,
+        options.ids_days,
+        faults.tell,
+        progress,
+    )
+    try:
+        csv = options.format == "csv"
+        pieces = as_csv(export.objects()) if csv else as_jsonl(export.lines())
+        _write(pieces, options.output)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = error.filename or options.output or "standard output"
+        raise CommandError(f"{name}: {error.strerror}") from None
+    finally:
+        progress.clear()
+    faults.tell_the_rest()
+    events = counted(export.events, "event")
+    print(f"omnigate: {events} exported{_left_out(export)}", file=sys.stderr)
+    return 1 if export.faults else 0
+
+
+def _left_out(export: Export) -> str:
+    """What was not exported, in words."""
+    texts = []
+    if export.duplicates:
+        texts.append(f"{counted(export.duplicates, 'duplicate')} skipped")
+    if export.faults:
+        texts.append(counted(export.faults, "fault"))
+    return "".join(f"; {text}" for text in texts)
+
+
+def _write(pieces: Iterable[bytes], output: str | None) -> None:
+    """Write to a file, the whole of it or nothing, or to standard output."""
+    if output is not None:
+        replace_file(output, pieces)
+        return
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+class _Faults:
+    """Tells the first faults one by one, and counts the others."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._count = 0
+
+    def tell(self, text: str) -> None:
+        """Tell one fault."""
+        self._count += 1
+        if self._count <= _FAULTS_TOLD:
+            self._progress.clear()
+            print(f"omnigate: {one_line(text, 1000)}", file=sys.stderr)
+
+    def tell_the_rest(self) -> None:
+        """Tell how many were not told."""
+        if self._count > _FAULTS_TOLD:
+            print(f"omnigate: and {self._count - _FAULTS_TOLD:,} more like these", file=sys.stderr)
+
+
+def _family(path: str | None, environ: Mapping[str, str]) -> Family:
+    """Return the family that a path, or else the environment, names.
+
+    :raises CommandError: there is nothing of it.
+    """
+    if path is None:
+        path = ledger_path(environ)
+    elif os.path.isdir(path):
+        path = os.path.join(path, "ledger.jsonl")
+    family = Family(os.path.abspath(path))
+    try:
+        found = family.found(list_names(family.folder))
+        there = [name for name in (family.active, family.snapshot, family.spare) if _is_file(name)]
+    except OSError as error:
+        raise CommandError(f"{family.folder}: {error.strerror}") from None
+    if not (there or found.sealed):
+        raise CommandError(
+            f"{path}: there is no ledger; name its active segment or its folder, or set "
+            "OMNIGATE_LEDGER or OMNIGATE_STATE_DIR",
+            status=2,
+        )
+    return family
+
+
+def _spare_the_ledger(output: str, family: Family) -> None:
+    """Refuse to write over a file of the ledger."""
+    folder, name = os.path.split(os.path.realpath(output))
+    if folder != os.path.realpath(family.folder):
+        return
+    stem = os.path.basename(family.stem)
+    if name == os.path.basename(family.active) or name.startswith(f"{stem}."):
+        raise CommandError(f"--output: {output} could be a file of the ledger itself", status=2)
+
+
+def _is_file(path: str) -> bool:
+    return file_size(path) is not None
+
+
+def _day_ms(day: str) -> int:
+    """The first millisecond of a UTC day."""
+    return (date.fromisoformat(day) - date(1970, 1, 1)) // timedelta(days=1) * DAY_MS
