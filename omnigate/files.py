@@ -49,6 +49,15 @@ MAX_PENDING_JOBS = 1024
 SLOW_JOB_SECONDS = 1.0
 
 
+class _Spent(threading.local):
+    """How long this thread has waited for syncs, in seconds, since it was last asked."""
+
+    seconds = 0.0
+
+
+_spent = _Spent()
+
+
 class WriterBusyError(Exception):
     """A writer has as many jobs waiting as it may have; the disk does not keep up."""
 
@@ -112,7 +121,7 @@ class AppendFile:
         self._mend()
         size = self.size
         try:
-            os.fdatasync(self._fd)
+            _sync(self._fd, os.fdatasync)
         except OSError:
             self.size = self._synced_size
             self._damaged = True
@@ -191,7 +200,7 @@ def replace_file(
             os.fchmod(fd, PRIVATE_MODE)
             for piece in (data,) if isinstance(data, bytes) else data:
                 _write_all(fd, piece)
-            os.fsync(fd)
+            _sync(fd, os.fsync)
         finally:
             os.close(fd)
         if spare is None:
@@ -236,6 +245,15 @@ def _write_all(fd: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]
+
+
+def _sync(fd: int, call: Callable[[int], None]) -> None:
+    """Sync by that call, and take note of how long it took."""
+    began = time.monotonic()
+    try:
+        call(fd)
+    finally:
+        _spent.seconds += time.monotonic() - began
 
 
 def rename_file(source: str, target: str, *, sync: bool = True) -> None:
@@ -316,7 +334,7 @@ def settle_file(path: str) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        os.fdatasync(fd)
+        _sync(fd, os.fdatasync)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
@@ -351,7 +369,7 @@ def sync_directory(path: str) -> None:
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        _sync(fd, os.fsync)
     except OSError as error:
         # Some network and overlay file systems have no such call; they promise nothing anyway.
         if error.errno != errno.EINVAL:
@@ -528,23 +546,28 @@ class WriterThread:
         self._reactor_call(self._ended)
 
     def _do(self, job: Callable[[], T], done: "Deferred[T]") -> None:
+        _spent.seconds = 0.0
         began = time.monotonic()
         result: T | Failure
         try:
             result = job()
         except BaseException:
             result = Failure()
-        self._reactor_call(self._deliver, done, result, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self._reactor_call(self._deliver, done, result, seconds, _spent.seconds)
 
-    def _deliver(self, done: "Deferred[T]", result: "T | Failure", seconds: float) -> None:
+    def _deliver(
+        self, done: "Deferred[T]", result: "T | Failure", seconds: float, syncing: float
+    ) -> None:
         """Hand a result over, on the reactor's thread."""
         self.pending -= 1
         if seconds > SLOW_JOB_SECONDS:
             self.log.warn(
-                "the writer {name} took {seconds:.1f} s for one job; "
-                "look after the disk of its folder",
+                "the writer {name} took {seconds:.1f} s for one job, {syncing:.1f} s of them for "
+                "syncs; look after the disk of its folder",
                 name=self.name,
                 seconds=seconds,
+                syncing=syncing,
             )
         if isinstance(result, Failure):
             done.errback(result)

@@ -790,3 +790,24 @@ class WriterThreadTests(SynchronousTestCase):
         reactor.step()
         self.successResultOf(stopped)
         self.assertEqual([event["name"] for event in told], ["ledger"])
+
+    def test_the_time_of_syncs_is_told_apart(self) -> None:
+        """Of a slow job, and of that one alone: what else took time is no fault of the disk."""
+        folder = self.mktemp()
+        os.mkdir(folder)
+        self.patch(files, "SLOW_JOB_SECONDS", -1.0)
+        sync, slow = os.fdatasync, threading.Event()
+        self.patch(os, "fdatasync", lambda fd: (slow.wait(0.05), sync(fd)))
+        told: list[LogEvent] = []
+        reactor = FakeReactor()
+        writer = WriterThread("ledger", reactor.call_from_thread)
+        writer.log = Logger(observer=Listener(told))
+        for job in (partial(append_file, os.path.join(folder, "a"), b"1\n"), lambda: None):
+            result = writer.submit(job)
+            reactor.step()
+            self.successResultOf(result)
+        stopped = writer.stop()
+        reactor.step()
+        self.successResultOf(stopped)
+        self.assertTrue(0.05 <= told[0]["syncing"] <= told[0]["seconds"], told[0])
+        self.assertEqual(told[1]["syncing"], 0.0)
