@@ -17,6 +17,7 @@ from bench.baseline import BaselineError
 from bench.comparison import comparison
 from bench.counted import CountError
 from bench.in_memory import WrongExchangeError
+from bench.ledger import run as ledger
 from bench.rounds import MEMORY, Findings, Options
 from bench.scenarios import SCENARIOS, START
 from bench.soak import run as soak
@@ -59,6 +60,7 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "copies": copies.main,
     "flame": flame.main,
     "holds": holds.main,
+    "ledger": ledger.main,
     "quick": quick.main,
     "scan": _scan,
     "soak": soak.main,
@@ -144,8 +146,8 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         epilog="More, each with a --help of its own: 'python -m bench quick' compares exchanges in "
         "memory with what is kept, in ten seconds; 'copies' tells how often bytes are "
         "copied, 'scan' how long hostile request bodies hold the scan, 'holds' how long any one "
-        "call holds the data plane, 'soak' whether a bad day leaves anything behind; 'flame' draws "
-        "a profile.",
+        "call holds the data plane, 'ledger' what the control plane's ledger costs, 'soak' whether "
+        "a bad day leaves anything behind; 'flame' draws a profile.",
     )
     parser.add_argument(
         "--scenarios",

@@ -1,0 +1,1 @@
+"""``python -m bench ledger``: what the ledger costs, and how quick the control plane starts."""
