@@ -7,27 +7,65 @@ and against the hash of the key it names; who wants the figure of a rotated key 
 Kept in memory are
 
 * for every key its lifetime, and its months;
-* for every day the sum of all, and the sums by key, by model and by upstream.
+* for every day the sum of all, and the sums by key, by model and by upstream;
+* for the days that a current period of any time zone may begin or end in, the cost of each quarter
+  of an hour by key (:mod:`~omnigate.ledger.kept_days` says which days these are).
 
-:data:`DAYS_KEPT` and :data:`MONTHS_KEPT` say how far back; the lifetime is never dropped.
+The bounds of these tables say how far back they reach. The lifetimes are never dropped, and neither
+is anything that a period in progress is made of.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 from typing import Protocol
 
 import attrs
 
-from omnigate.periods import DAILY, DAY_MS, MONTHLY, PERIODS, TOTAL, bounds, utc_day, utc_month
+from omnigate.ledger.kept_days import KeptDays
+from omnigate.ledger.tables import (
+    COST,
+    NOTHING,
+    QUARTER_MS,
+    Day,
+    Month,
+    Row,
+    Rows,
+    add_cost,
+    add_to,
+    plus,
+)
+from omnigate.periods import (
+    DAY_MS,
+    MONTHLY,
+    PERIODS,
+    TOTAL,
+    UTC,
+    bounds,
+    utc_day,
+    utc_month,
+)
 
-#: A year and the month before it, so that a figure can be compared with last year's. One row is
-#: about 350 bytes: 100 keys that are used every day hold 14 MB of rows by day.
+#: A year and the month before it, so that a figure can be compared with last year's.
 DAYS_KEPT = 400
 
-#: Five years of months; 1,000 keys hold about 20 MB of them.
+#: Days held at once: those kept, and as many again for events that are dated in the future. An
+#: event of one more day counts for its key's lifetime and month, and is told by no day.
+DAYS_HELD = 1_000
+
+#: Five years of months.
 MONTHS_KEPT = 61
+
+#: Rows of one key on one day, over all days; one takes about 300 bytes, so 75 MB. 10,000 keys that
+#: are used every day have 25 days, 600 keys have all. Beyond it the oldest days lose their rows by
+#: key, never those that a current week or month needs.
+KEY_DAY_ROWS = 250_000
+
+#: Rows of one key in one month, over all months: 10,000 keys have two years of months, 4,000 keys
+#: all. Beyond it the oldest months are dropped, never one that a current period lies in.
+KEY_MONTH_ROWS = 250_000
 
 #: Names a day may hold by model and by upstream. Both come from the config file, which has tens to
 #: hundreds; what goes beyond is summed under :data:`OTHER`, so that a data plane gone wrong cannot
@@ -39,6 +77,10 @@ OTHER = "(other)"
 
 #: What totals can be grouped by.
 GROUPINGS = ("key", "model", "upstream", "day")
+
+
+#: The most that a zone's clocks are ahead of UTC.
+MOST_AHEAD_MS = 14 * 3_600_000
 
 
 class Counted(Protocol):
@@ -79,7 +121,7 @@ class Counted(Protocol):
 
 @attrs.define
 class Sums:
-    """One row: how many requests, how many tokens of each kind, and their cost."""
+    """One row of an answer: how many requests, how many tokens of each kind, and their cost."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -87,15 +129,6 @@ class Sums:
     cache_write_input_tokens: int = 0
     output_tokens: int = 0
     cost_nano: int = 0
-
-    def count(self, event: Counted, cost_nano: int) -> None:
-        """Add one event and its cost in nano-dollars."""
-        self.requests += 1
-        self.input_tokens += event.input_tokens
-        self.cached_input_tokens += event.cached_input_tokens
-        self.cache_write_input_tokens += event.cache_write_input_tokens
-        self.output_tokens += event.output_tokens
-        self.cost_nano += cost_nano
 
     def add(self, other: Sums) -> None:
         """Add another row to this one."""
@@ -107,10 +140,6 @@ class Sums:
         self.cost_nano += other.cost_nano
 
 
-#: Rows by name. ``None`` is the upstream of requests that no upstream answered.
-Rows = dict[str | None, Sums]
-
-
 @attrs.frozen
 class NamedSums:
     """One row of an answer: the key hash, model, upstream or day, and its sums."""
@@ -119,25 +148,19 @@ class NamedSums:
     sums: Sums
 
 
-@attrs.define
-class _Day:
-    """The sums of one UTC day, and the row of its month to which each key's events go too."""
-
-    name: str
-    months: Rows
-    everything: Sums = attrs.Factory(Sums)
-    keys: Rows = attrs.Factory(dict)
-    models: Rows = attrs.Factory(dict)
-    upstreams: Rows = attrs.Factory(dict)
-
-
 class Totals:
-    """The books: events are counted in one by one, sums are read out."""
+    """The books: events are counted in one by one, sums are read out.
+
+    Until it was told the time (:meth:`drop_before`), it keeps all that it could need.
+    """
 
     def __init__(self) -> None:
-        self._days: dict[int, _Day] = {}
-        self._months: dict[str, Rows] = {}
-        self._lifetime: Rows = {}
+        self.days: dict[int, Day] = {}
+        self.months: dict[str, Month] = {}
+        self.lifetimes: Rows = {}
+        self.kept = KeptDays(None)
+        self.key_day_rows = 0
+        self.key_month_rows = 0
 
     def count(self, event: Counted, cost_nano: int) -> None:
         """Count one recorded event in.
@@ -145,62 +168,162 @@ class Totals:
         :param event: the event; its ``ts_ms`` decides the day and the month.
         :param cost_nano: what it cost, as it stands in its line of the ledger.
         """
-        number = event.ts_ms // DAY_MS
-        day = self._days.get(number)
+        number, within_ms = divmod(event.ts_ms, DAY_MS)
+        day = self.days.get(number)
         if day is None:
-            day = self._open_day(number)
+            day = self._day_of_event(number)
         key = event.key_sha256
-        day.everything.count(event, cost_nano)
-        _row(day.keys, key).count(event, cost_nano)
-        _row_within(day.models, event.route_model).count(event, cost_nano)
-        _row_within(day.upstreams, event.upstream).count(event, cost_nano)
-        _row(day.months, key).count(event, cost_nano)
-        _row(self._lifetime, key).count(event, cost_nano)
+        row = (
+            1,
+            event.input_tokens,
+            event.cached_input_tokens,
+            event.cache_write_input_tokens,
+            event.output_tokens,
+            cost_nano,
+        )
+        month = day.month
+        if day.written:
+            day.written = []
+        if month.written:
+            month.written = []
+        day.everything = plus(day.everything, row)
+        _add_within(day.models, event.route_model, row)
+        _add_within(day.upstreams, event.upstream, row)
+        if key in month.keys:
+            month.keys[key] = plus(month.keys[key], row)
+            self.lifetimes[key] = plus(self.lifetimes[key], row)
+        else:
+            self._first_of_month(month, key, row)
+        if day.keys is not None:
+            if key in day.keys:
+                day.keys[key] = plus(day.keys[key], row)
+            else:
+                self._first_of_day(day, key, row)
+            if cost_nano and day.quarters is not None:
+                add_cost(day.quarters, key, within_ms // QUARTER_MS, cost_nano)
 
-    def _open_day(self, number: int) -> _Day:
+    def _day_of_event(self, number: int) -> Day:
+        """The day of an event that is the first of it, or of a day that there is no room for."""
+        if len(self.days) < DAYS_HELD or self.kept.needs_keys(number):
+            return self.open_day(number)
+        return Day(utc_day(number * DAY_MS), self.open_month(utc_month(number * DAY_MS)))
+
+    def open_day(self, number: int) -> Day:
+        """Begin the table of a day that has none."""
         start_ms = number * DAY_MS
-        months = self._months.setdefault(utc_month(start_ms), {})
-        day = self._days[number] = _Day(utc_day(start_ms), months)
+        day = self.days[number] = Day(utc_day(start_ms), self.open_month(utc_month(start_ms)))
+        if not self.kept.needs_quarters(number):
+            day.quarters = None
         return day
 
-    def spend_nano(self, key_hashes: Iterable[str], period: str, now_ms: int) -> int:
+    def open_month(self, name: str) -> Month:
+        """The table of a month, which is begun where there is none."""
+        month = self.months.get(name)
+        if month is None:
+            month = self.months[name] = Month(name)
+        return month
+
+    def _first_of_month(self, month: Month, key: str, row: Row) -> None:
+        """Count the first event of a key in a month, which may be its first at all."""
+        key = sys.intern(key)  # one string for all the tables that name the key
+        add_to(self.lifetimes, key, row)
+        month.keys[key] = row
+        self.key_month_rows += 1
+        if self.key_month_rows > KEY_MONTH_ROWS:
+            self._drop_months()
+
+    def _first_of_day(self, day: Day, key: str, row: Row) -> None:
+        """Count the first event of a key on a day."""
+        assert day.keys is not None
+        day.keys[sys.intern(key)] = row
+        self.key_day_rows += 1
+        if self.key_day_rows > KEY_DAY_ROWS:
+            self._drop_key_days()
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def spend_nano(
+        self, key_hashes: Iterable[str], period: str, now_ms: int, zone: str = UTC
+    ) -> int:
         """Nano-dollars that a key spent in the period that ``now_ms`` falls into.
 
+        Exact for every period in progress, of any zone whose midnights lie on a quarter of an hour
+        of UTC, as all have since 1980: its first day is among those whose quarters are kept, and
+        so are the days of its turn. Of a period that is over it is exact in UTC as far as the rows
+        reach. In another zone, once the quarters of its first and last day are gone, each of these
+        days counts whole, for the period that its noon (UTC) lies in; so does an event that came
+        too late to be told by the quarter.
+
         :param key_hashes: the hashes of the key, earlier ones of a rotated key included.
-        :param period: one of :data:`~omnigate.periods.PERIODS`, in UTC.
-        :raises ValueError: the period is none of these.
+        :param period: one of :data:`~omnigate.periods.PERIODS`.
+        :param zone: the time zone of the period.
+        :raises ValueError: there is no such period, or no such zone on this machine.
         """
-        rows: Rows
         if period not in PERIODS:
             raise ValueError(f'no budget period "{period}": use one of {", ".join(PERIODS)}')
+        keys = set(key_hashes)
         if period == TOTAL:
-            rows = self._lifetime
-        elif period == MONTHLY:
-            rows = self._months.get(utc_month(now_ms), {})
-        elif period == DAILY:
-            day = self._days.get(now_ms // DAY_MS)
-            rows = {} if day is None else day.keys
+            return sum(self.lifetimes[key][COST] for key in keys if key in self.lifetimes)
+        start_ms, end_ms = bounds(period, now_ms, zone)
+        return sum(self._between(key, start_ms, end_ms, period == MONTHLY) for key in keys)
+
+    def _between(self, key: str, start_ms: int, end_ms: int, month: bool) -> int:
+        """What a key spent from one instant until before another one.
+
+        :param month: whether these are the bounds of a month in some zone, which can be told from
+            the row of the UTC month without a look at each of its days.
+        """
+        first, cut_ms = divmod(start_ms, DAY_MS)
+        last, tail_ms = divmod(end_ms, DAY_MS)
+        days = self.days
+        if month:
+            spent = self._of_month(key, first, cut_ms, last)
         else:
-            start_ms, end_ms = bounds(period, now_ms)
-            numbers = range(start_ms // DAY_MS, end_ms // DAY_MS)
-            days = [self._days[number] for number in numbers if number in self._days]
-            keys = set(key_hashes)
-            return sum(day.keys[key].cost_nano for day in days for key in keys if key in day.keys)
-        return sum(rows[key].cost_nano for key in set(key_hashes) if key in rows)
+            spent = sum(days[n].spend(key) for n in range(first, last) if n in days)
+        if tail_ms and last in days:
+            spent += days[last].spend_before(key, tail_ms)
+        if cut_ms and first in days:
+            spent -= days[first].spend_before(key, cut_ms)
+        return spent
+
+    def _of_month(self, key: str, first: int, cut_ms: int, last: int) -> int:
+        """What a key spent on the days from the first until before the last one, about a month."""
+        # Midnight of the first of a month comes up to 14 hours early and 12 hours late, so 14
+        # hours behind it the UTC month is the one that the zone means.
+        name = utc_month(first * DAY_MS + cut_ms + MOST_AHEAD_MS)
+        month = self.months.get(name)
+        row = None if month is None else month.keys.get(key)
+        spent = 0 if row is None else row[COST]
+        if utc_month(first * DAY_MS) != name and first in self.days:
+            spent += self.days[first].spend(key)
+        if utc_month(last * DAY_MS) == name and last in self.days:
+            spent -= self.days[last].spend(key)
+        return spent
 
     def lifetime(self, key_hashes: Iterable[str]) -> Sums:
         """All that was ever recorded for a key, over all its hashes."""
-        sums = Sums()
+        sums = NOTHING
         for key in set(key_hashes):
-            row = self._lifetime.get(key)
-            if row is not None:
-                sums.add(row)
-        return sums
+            sums = plus(sums, self.lifetimes.get(key, NOTHING))
+        return Sums(*sums)
+
+    @property
+    def events(self) -> int:
+        """How many events were counted."""
+        return sum(row[0] for row in self.lifetimes.values())
+
+    @property
+    def by_key_since(self) -> str | None:
+        """The UTC day from which on every day has its rows by key; None where all have."""
+        dropped = [number for number, day in self.days.items() if day.keys is None]
+        return utc_day((max(dropped) + 1) * DAY_MS) if dropped else None
 
     def grouped(
         self, by: str, since: str | None = None, until: str | None = None
     ) -> list[NamedSums]:
         """Sums by key, model, upstream or day, over the days from ``since`` to ``until``.
+
+        By key, days before :attr:`by_key_since` add nothing.
 
         :param by: one of :data:`GROUPINGS`.
         :param since: the first UTC day counted, as ``YYYY-MM-DD``; None for all that are kept.
@@ -213,78 +336,117 @@ class Totals:
             raise ValueError(f'no totals by "{by}": use key, model, upstream or day')
         first, last = _day_bounds(since, until)
         if by == "key" and since is None and until is None:
-            return _sorted_rows(self._lifetime)
+            return _sorted_rows(self.lifetimes)
         merged: Rows = {}
         rows_of = _ROWS[by]
-        for number, day in self._days.items():
+        for number, day in self.days.items():
             if first <= number <= last:
                 for name, row in rows_of(day).items():
-                    _row(merged, name).add(row)
+                    add_to(merged, name, row)
         return _sorted_rows(merged)
 
+    # -- forgetting ---------------------------------------------------------------------------
+
     def drop_before(self, now_ms: int) -> None:
-        """Forget the rows of days and months that are long past; lifetimes stay."""
+        """Go on with the time: forget the rows of days and months long past; lifetimes stay.
+
+        To be told before a replay as well, so that it keeps no more than is needed now.
+        """
+        self.kept = KeptDays.at(now_ms)
         today = now_ms // DAY_MS
-        for number in [n for n in self._days if n <= today - DAYS_KEPT]:
-            del self._days[number]
+        for number in [n for n in self.days if n <= today - DAYS_KEPT]:
+            self.key_day_rows -= len(self.days.pop(number).keys or ())
+        for number, day in self.days.items():
+            if day.quarters is not None and not self.kept.needs_quarters(number):
+                day.quarters = None
+                day.written = []
         year, month = map(int, utc_month(now_ms).split("-"))
         oldest = year * 12 + month - MONTHS_KEPT
-        for name in list(self._months):
+        for name in list(self.months):
             year, month = map(int, name.split("-"))
             if year * 12 + month <= oldest:
-                del self._months[name]
+                self.key_month_rows -= len(self.months.pop(name).keys)
+        self._drop_key_days()
+        self._drop_months()
+
+    def _drop_key_days(self) -> None:
+        """Drop the rows by key of the oldest days, down to the bound."""
+        if self.key_day_rows <= KEY_DAY_ROWS:
+            return
+        for number in sorted(self.days):
+            day = self.days[number]
+            if day.keys and not self.kept.needs_keys(number):
+                self.key_day_rows -= len(day.keys)
+                day.keys = day.quarters = None
+                day.written = []
+                if self.key_day_rows <= KEY_DAY_ROWS:
+                    return
+
+    def _drop_months(self) -> None:
+        """Drop the rows of the oldest months, down to the bound."""
+        if self.key_month_rows <= KEY_MONTH_ROWS:
+            return
+        for name in sorted(self.months):
+            month = self.months[name]
+            if month.keys and not self.kept.needs_month(name):
+                self.key_month_rows -= len(month.keys)
+                # Emptied where it stands, since its days know it.
+                month.keys.clear()
+                month.written = []
+                if self.key_month_rows <= KEY_MONTH_ROWS:
+                    return
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Totals):
             return NotImplemented
-        return (self._days, self._months, self._lifetime) == (
-            other._days,
-            other._months,
-            other._lifetime,
+        return (self.days, self._months_with_rows(), self.lifetimes) == (
+            other.days,
+            other._months_with_rows(),
+            other.lifetimes,
         )
 
     __hash__ = None  # type: ignore[assignment]
 
+    def _months_with_rows(self) -> dict[str, Month]:
+        return {name: month for name, month in self.months.items() if month.keys}
 
-_ROWS: dict[str, Callable[[_Day], Rows]] = {
-    "key": lambda day: day.keys,
+
+_ROWS: dict[str, Callable[[Day], Rows]] = {
+    "key": lambda day: day.keys or {},
     "model": lambda day: day.models,
     "upstream": lambda day: day.upstreams,
     "day": lambda day: {day.name: day.everything},
 }
 
 
-def _row(rows: Rows, name: str | None) -> Sums:
-    row = rows.get(name)
-    if row is None:
-        row = rows[name] = Sums()
-    return row
-
-
-def _row_within(rows: Rows, name: str | None) -> Sums:
-    """The row of a name, or of :data:`OTHER` once there are too many names."""
-    row = rows.get(name)
-    if row is None:
-        row = _row(rows, OTHER) if len(rows) >= NAMES_PER_DAY else _row(rows, name)
-    return row
+def _add_within(rows: Rows, name: str | None, row: Row) -> None:
+    """Add to the row of a name, or of :data:`OTHER` once there are too many names."""
+    if name in rows:
+        rows[name] = plus(rows[name], row)
+    else:
+        add_to(rows, OTHER if len(rows) >= NAMES_PER_DAY else name, row)
 
 
 def _sorted_rows(rows: Rows) -> list[NamedSums]:
-    """Copies of the rows, so that a reader holds figures that no longer change."""
     names = sorted(rows, key=lambda name: (name is not None, name or ""))
-    return [NamedSums(name, attrs.evolve(rows[name])) for name in names]
+    return [NamedSums(name, Sums(*rows[name])) for name in names]
 
 
 def _day_bounds(since: str | None, until: str | None) -> tuple[int, int]:
     """The numbers (days since 1970) of the first and the last day."""
     epoch = date(1970, 1, 1)
-    first = date.min if since is None else _parse_day("since", since)
-    last = date.max if until is None else _parse_day("until", until)
+    first = date.min if since is None else parse_day("since", since)
+    last = date.max if until is None else parse_day("until", until)
     one = timedelta(days=1)
     return (first - epoch) // one, (last - epoch) // one
 
 
-def _parse_day(which: str, text: str) -> date:
+def parse_day(which: str, text: str) -> date:
+    """Read a day written as ``YYYY-MM-DD``.
+
+    :param which: what the day is, for the message.
+    :raises ValueError: it is no such day.
+    """
     # fromisoformat alone would also take "20261129" and "2026-W48-7"
     if len(text) == 10 and text[4] == text[7] == "-":
         try:

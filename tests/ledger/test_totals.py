@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.ledger import totals as totals_module
+from omnigate.ledger.tables import QUARTER_MS
 from omnigate.ledger.totals import DAYS_KEPT, OTHER, NamedSums, Sums, Totals
-from omnigate.periods import DAY_MS
+from omnigate.periods import DAY_MS, PERIODS, bounds
+from tests.ledger.zones import ODD_ZONES, PLACES
 
 #: 2026-11-29 00:00:00 UTC.
 NOV_29 = 1_795_910_400_000
@@ -78,6 +80,96 @@ class SpendTests(SynchronousTestCase):
         """A period that is none is an error, never a spend of nothing."""
         error = self.assertRaises(ValueError, Totals().spend_nano, ["k1"], "hourly", NOV_29)
         self.assertIn("hourly", str(error))
+
+
+#: What happens to the books: a number of hours pass, or an event comes, of an age in quarters of
+#: an hour and of a cost. Some events are dated ahead.
+STEPS = st.lists(
+    st.tuples(st.just("pass"), st.integers(0, 40 * 24), st.just(0))
+    | st.tuples(st.just("event"), st.integers(-2 * 96, 40 * 96), st.integers(0, 10**19)),
+    max_size=25,
+)
+ZONES = st.sampled_from(ODD_ZONES) | st.sampled_from(PLACES)
+
+
+class ZoneTests(SynchronousTestCase):
+    """The spend of periods that begin at some place's midnight."""
+
+    @settings(max_examples=400, deadline=None)
+    @given(
+        st.integers(315_532_800_000, 2_145_916_800_000),
+        STEPS,
+        st.lists(ZONES, min_size=1, max_size=4),
+        st.booleans(),
+    )
+    def test_any_period_in_progress_is_exact(
+        self, now: int, steps: list[tuple[str, int, int]], zones: list[str], told: bool
+    ) -> None:
+        """It is the sum of the events from its start until before its end, however late."""
+        totals = Totals()
+        totals.drop_before(now)
+        events: list[tuple[int, int]] = []
+        for what, amount, cost in steps:
+            if what == "pass":
+                now += amount * 3_600_000
+                totals.drop_before(now)
+            else:
+                ts_ms = max(0, now - amount * QUARTER_MS + cost % 7 - 3)
+                events.append((ts_ms, cost))
+                totals.count(Usage(ts_ms=ts_ms), cost)
+        if not told:
+            now += 3 * DAY_MS
+        for zone in [*zones, "UTC"]:
+            for period in PERIODS:
+                start, end = bounds(period, now, zone)
+                exact = sum(cost for ts_ms, cost in events if start <= ts_ms < end)
+                found = totals.spend_nano(["k1"], period, now, zone)
+                self.assertEqual(found, exact, (zone, period))
+
+    def test_both_edges_of_each_period_count_right(self) -> None:
+        """The last millisecond before a period and its own first and last, in odd zones."""
+        for zone in (*ODD_ZONES, "UTC"):
+            for period in ("daily", "weekly", "monthly"):
+                for days in range(0, 400, 5):
+                    now = NOV_29 - days * DAY_MS
+                    start, end = bounds(period, now, zone)
+                    totals = Totals()
+                    totals.drop_before(now)
+                    for cost, ts_ms in ((1, start - 1), (10, start), (100, end - 1), (1000, end)):
+                        totals.count(Usage(ts_ms=ts_ms), cost)
+                    spent = totals.spend_nano(["k1"], period, now, zone)
+                    self.assertEqual(spent, 110, (zone, period, now))
+
+    def test_the_hashes_of_a_key_are_added_up_in_any_zone(self) -> None:
+        """As in UTC."""
+        totals = Totals()
+        for key in ("old", "new", "other"):
+            totals.count(Usage(key_sha256=key, ts_ms=NOV_29 + 1), 5)
+        for period in PERIODS:
+            spent = totals.spend_nano(["old", "new", "new"], period, NOV_29, "Asia/Kathmandu")
+            self.assertEqual(spent, 10)
+
+    def test_a_day_whose_quarters_are_gone_counts_on_the_side_of_its_noon(self) -> None:
+        """A period that is over is told by whole days of UTC: none counts twice, none is lost."""
+        totals = Totals()
+        first = NOV_29 - 5 * DAY_MS
+        for hour in range(48):
+            totals.count(Usage(ts_ms=first + hour * 3_600_000), 1)
+        totals.drop_before(NOV_29 + 20 * DAY_MS)
+        for zone in ("America/New_York", "Pacific/Kiritimati", "Europe/Stockholm"):
+            spent = [
+                totals.spend_nano(["k1"], "daily", first + days * DAY_MS, zone)
+                for days in range(-2, 4)
+            ]
+            self.assertEqual(sorted(spent), [0, 0, 0, 0, 24, 24], zone)
+
+    def test_an_unknown_zone_is_refused(self) -> None:
+        """It is never taken for UTC."""
+        for period in ("daily", "weekly", "monthly"):
+            error = self.assertRaises(
+                ValueError, Totals().spend_nano, ["k1"], period, NOV_29, "Mars/Olympus"
+            )
+            self.assertIn("tzdata", str(error))
 
 
 class GroupingTests(SynchronousTestCase):
@@ -158,6 +250,81 @@ class BoundTests(SynchronousTestCase):
         totals.count(Usage(), 6)
         self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 11)
         self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 6)
+
+    def test_rows_by_key_beyond_the_bound_leave_the_oldest_days(self) -> None:
+        """Days, months and lifetimes stay; by_key_since tells from where keys are told by day."""
+        self.patch(totals_module, "KEY_DAY_ROWS", 60)
+        totals = Totals()
+        totals.drop_before(NOV_29)
+        self.assertIsNone(totals.by_key_since)
+        for days in range(-60, 1):
+            for key in ("k1", "k2"):
+                totals.count(Usage(key_sha256=key, ts_ms=NOV_29 + days * DAY_MS), 1)
+        self.assertTrue(totals.key_day_rows <= 60)
+        self.assertEqual(totals.by_key_since, "2026-10-31")
+        self.assertEqual(len(totals.grouped("day")), 61)
+        self.assertEqual(sums_of(totals.grouped("key")), {"k1": 61, "k2": 61})
+        self.assertEqual(sums_of(totals.grouped("key", "2026-10-01")), {"k1": 30, "k2": 30})
+        self.assertEqual(sums_of(totals.grouped("key", "2026-10-31")), {"k1": 30, "k2": 30})
+        # An event that comes late for such a day makes no row that would look whole.
+        totals.count(Usage(ts_ms=NOV_29 - 50 * DAY_MS), 5)
+        self.assertEqual(totals.by_key_since, "2026-10-31")
+        self.assertEqual(sums_of(totals.grouped("key", "2026-10-01")), {"k1": 30, "k2": 30})
+        self.assertEqual(
+            totals.grouped("day")[10], NamedSums("2026-10-10", Sums(3, 30, 9, 6, 15, 7))
+        )
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29 - 50 * DAY_MS), 36)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 66)
+
+    def test_no_bound_takes_what_a_period_in_progress_needs(self) -> None:
+        """However many keys there are, current periods are told in full."""
+        self.patch(totals_module, "KEY_DAY_ROWS", 3)
+        self.patch(totals_module, "KEY_MONTH_ROWS", 3)
+        totals = Totals()
+        totals.drop_before(NOV_29)
+        for days in range(-70, 1):
+            for number in range(5):
+                totals.count(Usage(key_sha256=f"k{number}", ts_ms=NOV_29 + days * DAY_MS), 1)
+        for zone in (*ODD_ZONES, "UTC"):
+            for period in ("daily", "weekly", "monthly"):
+                start, end = bounds(period, NOV_29, zone)
+                exact = sum(start <= NOV_29 + days * DAY_MS < end for days in range(-70, 1))
+                self.assertEqual(totals.spend_nano(["k3"], period, NOV_29, zone), exact)
+
+    def test_rows_of_months_beyond_the_bound_leave_the_oldest_months(self) -> None:
+        """The lifetime stays, and the month in progress; the count of rows is right."""
+        self.patch(totals_module, "KEY_MONTH_ROWS", 5)
+        totals = Totals()
+        totals.drop_before(NOV_29)
+        for days in range(-300, 1, 10):
+            for key in ("k1", "k2"):
+                totals.count(Usage(key_sha256=key, ts_ms=NOV_29 + days * DAY_MS), 1)
+        self.assertTrue(totals.key_month_rows <= 5)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29), 3)
+        self.assertEqual(totals.spend_nano(["k1"], "monthly", NOV_29 - 200 * DAY_MS), 0)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 31)
+        rows = sum(len(month.keys) for month in totals.months.values())
+        self.assertEqual(rows, totals.key_month_rows)
+
+    def test_days_that_nobody_can_mean_are_bounded(self) -> None:
+        """Events dated all over the future make no more tables, and lose no lifetime."""
+        self.patch(totals_module, "DAYS_HELD", 50)
+        totals = Totals()
+        totals.drop_before(NOV_29)
+        for days in range(100, 300):
+            totals.count(Usage(ts_ms=NOV_29 + days * DAY_MS), 1)
+        totals.count(Usage(ts_ms=NOV_29), 5)
+        self.assertEqual(len(totals.days), 51)
+        self.assertEqual(totals.spend_nano(["k1"], "total", NOV_29), 205)
+        self.assertEqual(totals.spend_nano(["k1"], "daily", NOV_29), 5)
+        self.assertEqual(totals.events, 201)
+
+    def test_a_cost_beyond_64_bits_is_kept_exactly(self) -> None:
+        """Whole numbers have no end."""
+        totals = Totals()
+        for _ in range(3):
+            totals.count(Usage(), 2**63)
+        self.assertEqual(totals.spend_nano(["k1"], "daily", NOV_29, "Asia/Kathmandu"), 3 * 2**63)
 
     def test_names_beyond_the_bound_are_summed_as_one(self) -> None:
         """A flood of model names makes no more rows, and loses no sum."""
