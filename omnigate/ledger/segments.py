@@ -202,11 +202,11 @@ class Segments:
     * :meth:`append` writes whole lines and syncs them before they count. A crash before the sync
       leaves any part of them: what lacks its line end is cut off at the next start, and of what
       has it the sender was told nothing, so it comes again and its id is known then.
-    * :meth:`seal` renames a file whose bytes are all synced, then makes the new active file, then
-      syncs the folder, and nothing is appended before that succeeded. A crash in between leaves
-      the old name, with the same bytes in the same segment, or the new name and no active file,
-      which counts as an empty one. The new active file cannot be there with lines in it while the
-      old one has lost its new name, since lines come after the sync of both.
+    * :meth:`seal` renames a file whose bytes are all synced, syncs the folder, then makes the new
+      active file and syncs the folder again, and nothing is appended before that succeeded. A crash
+      in between leaves the old name, with the same bytes in the same segment, or the new name and
+      no active file, which counts as an empty one. Without the first sync, a file system that keeps
+      no order could know the new active file and not the sealed one.
     * :meth:`begin_appending` syncs the folder too: a killed process may have renamed and not
       synced, and this one must not build on a name that a power loss takes back.
 
@@ -270,6 +270,10 @@ class Segments:
         :raises OSError: EBUSY where another process has it; any other where the disk refused.
         """
         self.close()
+        if files.file_size(self._family.active) is None:
+            # A killed process may have renamed it, and its name must not be taken again before
+            # the disk knows the new one.
+            files.sync_directory(self._family.folder)
         self._lock = files.lock_file(self._family.active)
         try:
             found = self._family.found(files.list_names(self._family.folder))
@@ -489,6 +493,8 @@ class Segments:
     def _begin_active(self) -> AppendFile:
         """Make the new active file, lock it, and give the lock of the sealed one back."""
         path = self._family.active
+        # The disk knows the sealed segment's name before its old one is taken by another file.
+        files.sync_directory(self._family.folder)
         lock = files.lock_file(path)
         try:
             file = AppendFile(path)
