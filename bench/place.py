@@ -276,7 +276,12 @@ class Place:
         config = load_config(self.config_text())
         keys = [
             SnapshotKey(
-                key.key_sha256 or "", key.name, key.rpm, key.models, False, key.max_concurrent
+                sha256=key.key_sha256 or "",
+                name=key.name,
+                rpm=key.rpm,
+                models=key.models,
+                blocked=False,
+                max_concurrent=key.max_concurrent,
             )
             for key in config.keys
         ]

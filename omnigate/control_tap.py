@@ -19,6 +19,7 @@ from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
 from omnigate.control.admin_api import AdminApi
 from omnigate.control.auth import Credentials
+from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
@@ -95,6 +96,8 @@ def makeService(options: Options) -> Service:
 
     ledger_writer = WriterThread("omnigate-ledger", reactor.callFromThread)
     keys_writer = WriterThread("omnigate-keys", reactor.callFromThread)
+    # A thread of its own: no poll of a data plane waits for the disk.
+    snapshots_writer = WriterThread("omnigate-snapshots", reactor.callFromThread)
     config_file = ConfigFile(
         settings.config, reactor, lambda name: provider_key(os.environ, name), time.time
     )
@@ -111,11 +114,18 @@ def makeService(options: Options) -> Service:
         lambda event: price_of(config_file.config, event),
         ids_days=config_file.config.retention.ledger_ids_days,
         wall=time.time,
-        observe=metrics.recorded,
+        observe=lambda event, cost_nano: recorded(event, cost_nano),
     )
+    watch = BudgetWatch(book, ledger, now_ms)
+
+    def recorded(event: UsageEvent, cost_nano: int) -> None:
+        watch.touch(event, cost_nano)
+        metrics.recorded(event, cost_nano)
+
     metrics.watch_plane(ledger, config_file, reports, lag, time.time)
+    metrics.watch_budgets(watch)
     snapshots = Snapshots(
-        lambda: config_file.config, book, ledger, now_ms, keys_writer, lambda: pause(reactor)
+        lambda: config_file.config, watch, snapshots_writer, lambda: pause(reactor)
     )
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
@@ -125,7 +135,7 @@ def makeService(options: Options) -> Service:
         *health.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
-            book, snapshots, ledger, config_file, reports, metrics, lambda: pause(reactor)
+            book, watch, ledger, config_file, reports, metrics, lambda: pause(reactor)
         ).endpoints(),
     )
     parts = ControlParts(
@@ -137,7 +147,8 @@ def makeService(options: Options) -> Service:
         book=book,
         metrics=metrics,
         lag=lag,
-        writers=(ledger_writer, keys_writer),
+        snapshots=snapshots,
+        writers=(ledger_writer, keys_writer, snapshots_writer),
         release_state=_claim_state(settings),
     )
     return ControlService(

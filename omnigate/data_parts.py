@@ -85,6 +85,7 @@ def data_service(
         flush_seconds,
         lambda: {**spool_figures(spool, left), **plane.figures()},
         secrets.token_hex(16),
+        lambda version: parts.pull.told(version) if parts.pull is not None else None,
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor, shared=shared is not None)
     books = Books(spool.append, delivery.refusal)

@@ -113,7 +113,8 @@ class CliTests(AdminServerTestCase):
         FakeAdmin.answers["/admin/keys"] = (201, b'{"name": "app", "secret": "ogk_x"}')
         status, out, err = self.run_cli(
             *("keys", "create", "app", "--rpm", "600", "--models", "fast, claude-*"),
-            *("--budget-usd", "12.5", "--budget-period", "monthly", "--max-concurrent", "3"),
+            *("--budget-usd", "12.5", "--budget-period", "weekly", "--max-concurrent", "3"),
+            *("--soft-budget-usd", "10", "--budget-timezone", "Europe/Stockholm"),
         )
         self.assertEqual((status, out), (0, "ogk_x\n"))
         self.assertIn("shown once", err)
@@ -126,7 +127,9 @@ class CliTests(AdminServerTestCase):
                 "models": ["fast", "claude-*"],
                 "max_concurrent": 3,
                 "budget_usd": 12.5,
-                "budget_period": "monthly",
+                "soft_budget_usd": 10,
+                "budget_period": "weekly",
+                "budget_timezone": "Europe/Stockholm",
             },
         )
 

@@ -13,7 +13,9 @@ from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION, Capabilities
 from omnigate.cli import parser
 from omnigate.config.models import WITHOUT_SAMPLING
 from omnigate.config.schema import CapsConfig, TargetConfig
+from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.data_parts import spool_figures
@@ -191,6 +193,8 @@ class OperationsTests(SynchronousTestCase):
         figures = {**spool_figures(spool), **MemoryDataPlane().plane.figures()}
         reports.report_figures(figures, 0.0)
         metrics.watch_plane(ledger, config_file, reports, ReactorLag(Clock()), lambda: 0.0)
+        book = KeyBook(KeyStore("nowhere", SynchronousWriter(), lambda: 0))
+        metrics.watch_budgets(BudgetWatch(book, ledger, lambda: 0))
         text = metrics.scrape("")[0].decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))
         self.assertEqual(told, shown)

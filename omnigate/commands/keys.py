@@ -9,6 +9,7 @@ from urllib.parse import quote
 from omnigate.admin_client import client_from
 from omnigate.commands.arguments import ASKS, CommandError, add_json, dollars
 from omnigate.commands.table import print_table, rows_of
+from omnigate.periods import PERIODS
 from omnigate.text import one_line
 
 _KEY_COLUMNS = (
@@ -18,9 +19,24 @@ _KEY_COLUMNS = (
     "max_concurrent",
     "models",
     "budget_usd",
+    "soft_budget_usd",
     "budget_period",
+    "budget_timezone",
     "spent_usd",
+    "left_usd",
+    "turns_at",
+    "over_soft",
     "blocked",
+)
+
+#: Members of a new key that are sent as they were given.
+_PLAIN = (
+    "rpm",
+    "max_concurrent",
+    "budget_usd",
+    "soft_budget_usd",
+    "budget_period",
+    "budget_timezone",
 )
 
 
@@ -57,7 +73,16 @@ def add_keys(commands: Any) -> None:
     create.add_argument("--max-concurrent", type=int, metavar="N", help="requests in flight")
     create.add_argument("--budget-usd", metavar="USD", type=dollars, help="what it may spend")
     create.add_argument(
-        "--budget-period", choices=("daily", "monthly", "total"), help="default: total"
+        "--soft-budget-usd",
+        metavar="USD",
+        type=dollars,
+        help="what it may spend before the control plane tells of it; nothing is blocked for that",
+    )
+    create.add_argument("--budget-period", choices=PERIODS, help="default: total")
+    create.add_argument(
+        "--budget-timezone",
+        metavar="ZONE",
+        help="whose midnights the period begins at, such as Europe/Stockholm; default: UTC",
     )
     add_json(create)
     create.set_defaults(run=_create_key)
@@ -87,9 +112,7 @@ def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     body: dict[str, object] = {"name": options.name}
     if options.models is not None:
         body["models"] = [name.strip() for name in options.models.split(",") if name.strip()]
-    if options.budget_usd is not None:
-        body["budget_usd"] = options.budget_usd
-    for name in ("rpm", "max_concurrent", "budget_period"):
+    for name in _PLAIN:
         value = getattr(options, name)
         if value is not None:
             body[name] = value

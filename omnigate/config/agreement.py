@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeGuard
 
 from omnigate.config.structure import Fault
 from omnigate.config.values import did_you_mean, quoted
+from omnigate.periods import TOTAL
 
 if TYPE_CHECKING:
     from omnigate.config.schema import Config
@@ -124,8 +126,31 @@ def _used_once(rows: list[tuple[str, Row]], field: str) -> Iterator[Fault]:
 def _key(path: str, key: Row) -> Iterator[Fault]:
     if ("key_sha256" in key) == ("key_env" in key):
         yield Fault(path, "needs exactly one of key_sha256 and key_env")
-    if "budget_period" in key and "budget_usd" not in key:
-        yield Fault(f"{path}.budget_period", "there is no budget_usd that it could count for")
+    for member, fault in budget_disagreements(key):
+        yield Fault(f"{path}.{member}", fault)
+
+
+def budget_disagreements(key: Row) -> Iterator[tuple[str, str]]:
+    """Yield each member of a key's budgets that does not go with the others, and why.
+
+    :param key: the members as they were written; None counts as left out.
+    """
+    budget, soft = key.get("budget_usd"), key.get("soft_budget_usd")
+    if budget is None and soft is None:
+        for member in ("budget_period", "budget_timezone"):
+            if key.get(member) is not None:
+                yield member, "there is no budget_usd or soft_budget_usd that it could count for"
+    elif key.get("budget_timezone") is not None and key.get("budget_period", TOTAL) == TOTAL:
+        yield "budget_timezone", "has no meaning without a budget_period that turns"
+    if _is_amount(budget) and _is_amount(soft) and soft > budget:
+        yield "soft_budget_usd", "is more than budget_usd, which would block the key before it"
+
+
+def _is_amount(value: object) -> TypeGuard[Decimal]:
+    """Tell whether a value is an amount that can be compared; its own check judges the rest."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return False
+    return Decimal(value).is_finite()
 
 
 def _upstream(path: str, upstream: Row) -> Iterator[Fault]:

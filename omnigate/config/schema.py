@@ -21,7 +21,7 @@ from omnigate.config import values
 from omnigate.config.agreement import disagreements
 from omnigate.config.structure import Array, Fault, Structure, Value
 from omnigate.money import parse_usd
-from omnigate.periods import PERIODS
+from omnigate.periods import PERIODS, UTC
 
 #: Ten thousand keys with all their settings are about 2 MiB of text.
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
@@ -54,8 +54,9 @@ PriceUsd = Annotated[Decimal, Value(values.usd(values.MAX_PRICE_USD))]
 class KeyConfig:
     """``[[keys]]``: a gateway key of the file, by its hash or by the variable that holds it.
 
-    ``rpm`` and ``max_concurrent`` 0 mean no limit of the key's own; ``models`` None means all. A
-    budget without ``budget_period`` never turns (``total``).
+    ``rpm`` and ``max_concurrent`` 0 mean no limit of the key's own; ``models`` None means all.
+    ``soft_budget_usd`` only tells. Without ``budget_period`` budgets never turn (``total``);
+    ``budget_timezone`` is the zone whose midnights its days, weeks and months begin at.
     """
 
     name: Name
@@ -69,11 +70,18 @@ class KeyConfig:
     max_concurrent: Annotated[int, Value(values.whole(0, values.MAX_CONCURRENT))] = 0
     budget_usd: Annotated[Decimal, Value(values.budget)] | None = None
     budget_period: Annotated[BudgetPeriod, Value(values.one_of(*PERIODS))] = "total"
+    budget_timezone: Annotated[str, Value(values.time_zone)] = UTC
+    soft_budget_usd: Annotated[Decimal, Value(values.budget)] | None = None
 
     @property
     def budget_nano(self) -> int | None:
         """The budget in nano-dollars, or None for a key without one."""
         return None if self.budget_usd is None else parse_usd(self.budget_usd)
+
+    @property
+    def soft_budget_nano(self) -> int | None:
+        """The soft budget in nano-dollars, or None for a key without one."""
+        return None if self.soft_budget_usd is None else parse_usd(self.soft_budget_usd)
 
 
 @attrs.frozen

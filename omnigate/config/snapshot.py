@@ -44,15 +44,16 @@ class SnapshotKey:
     """One gateway key as the data plane sees it.
 
     ``rpm`` 0 is no limit, ``max_concurrent`` 0 the data plane's own default, ``models`` None all
-    models; an entry of ``models`` that ends with ``*`` matches a prefix.
+    models; an entry of ``models`` that ends with ``*`` matches a prefix. The members stand in
+    alphabetical order, so that a key is encoded once for the snapshot and for its version.
     """
 
-    sha256: str
-    name: str
-    rpm: int
-    models: tuple[str, ...] | None
     blocked: bool
     max_concurrent: int
+    models: tuple[str, ...] | None
+    name: str
+    rpm: int
+    sha256: str
 
 
 @attrs.frozen
@@ -122,11 +123,17 @@ def build_snapshot(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
     Keys are put in the order of their hashes, so that the version does not depend on where a key
     came from. Of two with the same hash the first is taken.
     """
+    snapshot = unsealed(config, keys)
+    return attrs.evolve(snapshot, version=_version_of(snapshot))
+
+
+def unsealed(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
+    """Return the same snapshot with an empty version."""
     first = {key.sha256: key for key in reversed(keys)}
     upstreams = {upstream.name: upstream for upstream in config.upstreams}
     records = _Records()
     routes = tuple(_route(route, upstreams, records) for route in config.routes)
-    unsealed = Snapshot(
+    return Snapshot(
         version="",
         keys=tuple(first[sha256] for sha256 in sorted(first)),
         upstreams=tuple(_upstream(upstream) for upstream in config.upstreams),
@@ -134,7 +141,6 @@ def build_snapshot(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
         routes=routes,
         media_models=(),
     )
-    return attrs.evolve(unsealed, version=_version_of(unsealed))
 
 
 def _upstream(upstream: UpstreamConfig) -> SnapshotUpstream:
@@ -204,7 +210,15 @@ def _route(
 
 def _version_of(snapshot: Snapshot) -> str:
     """Return the SHA-256 over everything but the version itself."""
-    return hashlib.sha256(_sorted_json(attrs.evolve(snapshot, version=""))).hexdigest()
+    return hashlib.sha256(hashed_json(attrs.evolve(snapshot, version=""))).hexdigest()
+
+
+def hashed_json(snapshot: Snapshot) -> bytes:
+    """Return what the version of a snapshot is the SHA-256 of.
+
+    :param snapshot: with an empty version.
+    """
+    return _sorted_json(snapshot)
 
 
 def _sorted_json(value: object) -> bytes:

@@ -12,7 +12,10 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
+
+from omnigate import periods
 
 #: Names go into log lines, metrics, response headers and admin paths: short and plain.
 MAX_NAME_CHARS: Final = 64
@@ -22,6 +25,9 @@ MAX_MODEL_CHARS: Final = 256
 
 #: A host name is at most 253 characters; the path before ``/v1`` gets as much again.
 MAX_URL_CHARS: Final = 512
+
+#: The longest name of a time zone has 32 characters.
+MAX_ZONE_CHARS: Final = 64
 
 #: Linux refuses a path that is longer (PATH_MAX).
 MAX_PATH_CHARS: Final = 4096
@@ -53,6 +59,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9@~][A-Za-z0-9._:/@+~-]*", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
+_ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+/-]*", re.ASCII)
 _HEADER_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _URL = re.compile(
     r"[a-z]+://(?P<host>\[[^\]]*\]|[^:/\[]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>/.*)?",
@@ -303,3 +310,25 @@ def budget(value: object) -> Decimal:
     if not amount:
         raise BadValueError("must be more than 0; leave it out for a key without a budget")
     return amount
+
+
+def time_zone(value: object) -> str:
+    """Check the name of a time zone, which the machine's zone files must have."""
+    word = text(value)
+    if len(word) > MAX_ZONE_CHARS or not _ZONE.fullmatch(word):
+        raise BadValueError('must be the name of a time zone, such as "Europe/Stockholm" or "UTC"')
+    fault = _zone_fault(word)
+    if fault:
+        raise BadValueError(fault)
+    return word
+
+
+# Thousands of keys share a few zones, and to look for one that is not there reads the disk.
+@lru_cache(maxsize=1024)
+def _zone_fault(word: str) -> str:
+    """Return what is wrong with a zone, empty for one that can be used."""
+    try:
+        periods.time_zone(word)
+    except periods.UnknownZoneError as error:
+        return str(error)
+    return ""

@@ -15,16 +15,15 @@ import msgspec
 
 from omnigate.config.prices import PRICES_DATE
 from omnigate.config.structure import Fault
+from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import GatewayKey, KeyBook
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
-from omnigate.control.snapshots import Snapshots
 from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError, problem
 from omnigate.ledger.books import RECENT_EVENTS
-from omnigate.ledger.budgets import standing
 from omnigate.ledger.totals import GROUPINGS, NamedSums, Sums
 from omnigate.money import usd
 from omnigate.periods import rfc3339
@@ -46,6 +45,9 @@ _COUNTS: Final = (
     "cache_write_input_tokens",
     "output_tokens",
 )
+
+#: What is told of a key by the ledger.
+_STANDING: Final = ("spent_usd", "left_usd", "blocked", "over_soft", "turns_at")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -75,7 +77,7 @@ class AdminApi:
     def __init__(
         self,
         book: KeyBook,
-        snapshots: Snapshots,
+        watch: BudgetWatch,
         ledger: Accounts,
         config_file: ConfigFile,
         reports: Reports,
@@ -83,7 +85,7 @@ class AdminApi:
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._book = book
-        self._snapshots = snapshots
+        self._watch = watch
         self._ledger = ledger
         self._config_file = config_file
         self._reports = reports
@@ -158,19 +160,21 @@ class AdminApi:
             "models": key.models,
             "max_concurrent": key.max_concurrent,
             "budget_usd": _dollars(key.budget_nano),
-            "budget_period": None if key.budget_nano is None else key.budget_period,
+            "soft_budget_usd": _dollars(key.soft_budget_nano),
+            "budget_period": key.budget_period if key.has_budget else None,
+            "budget_timezone": key.budget_timezone if key.has_budget else None,
             "created_at": _time(key.created_ms),
         }
         if not self._ledger.ready:
-            return {**row, "spent_usd": None, "left_usd": None, "blocked": None, "turns_at": None}
-        spent, now_ms = self._snapshots.spent_nano(key), self._snapshots.now_ms()
-        stands = standing(key.budget_nano, key.budget_period, spent, now_ms)
+            return {**row, **dict.fromkeys(_STANDING)}
+        stands = self._watch.standing(key)
         return {
             **row,
             "spent_usd": _dollars(stands.spent_nano),
             "left_usd": _dollars(stands.left_nano),
             "blocked": stands.blocked,
-            "turns_at": None if key.budget_nano is None else _time(stands.turns_at_ms),
+            "over_soft": stands.over_soft,
+            "turns_at": _time(stands.turns_at_ms) if key.has_budget else None,
         }
 
     # -- what was used ------------------------------------------------------------------------

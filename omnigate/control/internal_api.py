@@ -101,7 +101,11 @@ class InternalApi:
         return Answer(snapshot.data, headers=headers)
 
     async def usage_batch(self, call: Call) -> Answer:
-        """Record a batch of usage events and answer what became of them."""
+        """Record a batch of usage events and answer what became of them.
+
+        The answer tells the version of the config as of now, so that a data plane with another one
+        need not wait for its next poll to know that a key has spent its budget.
+        """
         events = _read(_batch, call.body).events
         if len(events) > MAX_BATCH_EVENTS:
             raise GatewayError(
@@ -116,6 +120,7 @@ class InternalApi:
                     "recorded": result.recorded,
                     "duplicates": result.duplicates,
                     "invalid": result.invalid,
+                    "config_version": self._snapshots.version_after_events(),
                 }
             )
         )

@@ -5,7 +5,8 @@ managed keys and is replaced whole on every change, before the caller is answere
 
     {"version": 1, "keys": [
       {"name": "app", "sha256": "9f86…", "created_ms": 1795978800000, "rpm": 600,
-       "models": ["fast"], "max_concurrent": 0, "budget_usd": 50, "budget_period": "monthly"}]}
+       "models": ["fast"], "max_concurrent": 0, "budget_usd": 50, "budget_period": "monthly",
+     "budget_timezone": "Europe/Stockholm", "soft_budget_usd": 40}]}
 
 File keys come out of the config. Both kinds end up in one :class:`KeyBook`, behind which nobody
 can tell them apart.
@@ -22,6 +23,7 @@ import msgspec
 from twisted.internet.defer import DeferredLock
 
 from omnigate.config import values
+from omnigate.config.agreement import budget_disagreements
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.config.structure import Fault
@@ -30,7 +32,7 @@ from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
 from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
 from omnigate.money import parse_usd, usd
-from omnigate.periods import PERIODS
+from omnigate.periods import PERIODS, TOTAL, UTC
 
 FILE_VERSION: Final = 1
 
@@ -54,7 +56,10 @@ class GatewayKey:
 
     :ivar source: ``"file"`` or ``"managed"``.
     :ivar models: ``None`` for all models.
-    :ivar budget_nano: ``None`` without a budget; the period then means nothing.
+    :ivar budget_nano: ``None`` without a budget.
+    :ivar budget_period: what both budgets count for; without one it means nothing.
+    :ivar budget_timezone: the zone whose midnights the period begins at.
+    :ivar soft_budget_nano: ``None`` without a soft budget, which only tells.
     :ivar created_ms: ``None`` for a file key.
     """
 
@@ -65,13 +70,20 @@ class GatewayKey:
     models: tuple[str, ...] | None = None
     max_concurrent: int = 0
     budget_nano: int | None = None
-    budget_period: str = "total"
+    budget_period: str = TOTAL
+    budget_timezone: str = UTC
+    soft_budget_nano: int | None = None
     created_ms: int | None = None
 
     @property
     def hashes(self) -> tuple[str, ...]:
         """Every hash whose spend is this key's."""
         return (self.sha256,)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it has a budget of either kind."""
+        return self.budget_nano is not None or self.soft_budget_nano is not None
 
 
 def _models(value: object) -> tuple[str, ...] | None:
@@ -99,6 +111,8 @@ FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "max_concurrent": ("max_concurrent", values.whole(0, values.MAX_CONCURRENT)),
     "budget_usd": ("budget_nano", _budget),
     "budget_period": ("budget_period", values.one_of(*PERIODS)),
+    "budget_timezone": ("budget_timezone", values.time_zone),
+    "soft_budget_usd": ("soft_budget_nano", _budget),
 }
 
 _ROW_FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
@@ -132,8 +146,8 @@ def read_members(
         except ValueError as fault:
             faults.append((member, str(fault)))
     faults.extend((member, "must be given") for member in required if member not in value)
-    if not faults and "budget_period" in value and value.get("budget_usd") is None:
-        faults.append(("budget_period", "has no meaning without budget_usd"))
+    if not faults:
+        faults.extend(budget_disagreements(value))
     if faults:
         shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in faults[:20])
         raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
@@ -266,7 +280,12 @@ def _row_of_key(key: GatewayKey) -> bytes:
     row |= {"rpm": key.rpm, "models": key.models, "max_concurrent": key.max_concurrent}
     if key.budget_nano is not None:
         row["budget_usd"] = msgspec.Raw(usd(key.budget_nano).encode("ascii"))
+    if key.soft_budget_nano is not None:
+        row["soft_budget_usd"] = msgspec.Raw(usd(key.soft_budget_nano).encode("ascii"))
+    if key.has_budget:
         row["budget_period"] = key.budget_period
+        if key.budget_timezone != UTC:
+            row["budget_timezone"] = key.budget_timezone
     return msgspec.json.encode(row)
 
 
@@ -310,6 +329,8 @@ def file_key(resolved: ResolvedKey) -> GatewayKey:
         max_concurrent=config.max_concurrent,
         budget_nano=config.budget_nano,
         budget_period=config.budget_period,
+        budget_timezone=config.budget_timezone,
+        soft_budget_nano=config.soft_budget_nano,
     )
 
 
@@ -320,6 +341,7 @@ class KeyBook:
         self.managed = managed
         self._file_keys: tuple[GatewayKey, ...] = ()
         self._installs = 0
+        self._all: tuple[tuple[int, int], tuple[GatewayKey, ...]] = ((-1, -1), ())
         self.install(file_keys)
 
     @property
@@ -332,13 +354,20 @@ class KeyBook:
         self._file_keys = tuple(file_key(resolved) for resolved in file_keys)
         self._installs += 1
 
+    def keys(self) -> tuple[GatewayKey, ...]:
+        """Return all keys; the same tuple until one of them changes."""
+        revision = self.revision
+        if self._all[0] != revision:
+            of_file = {key.sha256 for key in self._file_keys}
+            managed = (key for key in self.managed if key.sha256 not in of_file)
+            self._all = revision, (*self._file_keys, *managed)
+        return self._all[1]
+
     def __iter__(self) -> Iterator[GatewayKey]:
-        yield from self._file_keys
-        of_file = {key.sha256 for key in self._file_keys}
-        yield from (key for key in self.managed if key.sha256 not in of_file)
+        return iter(self.keys())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self.keys())
 
     def get(self, name: str) -> GatewayKey | None:
         """Return the key of that name, of either kind."""

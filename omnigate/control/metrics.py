@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 
 import omnigate
 import twisted
+from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import GatewayKey
 from omnigate.control.reports import Reports, counted_code
@@ -211,6 +212,20 @@ class ControlMetrics:
         )
         self.reactor_lag.set_function(lag.worst_seconds)
         self.registry.register(_Reported(lambda: reports.figures(now())))
+
+    def watch_budgets(self, budgets: BudgetWatch) -> None:
+        """Show how many keys are over their budgets."""
+        self.watch(
+            "omnigate_soft_budget_exceeded_total",
+            "Soft budgets that keys have reached, once a period each.",
+            lambda: budgets.exceeded,
+        )
+        self._gauge(
+            "omnigate_keys_over_soft_budget", "Keys that have reached their soft budget."
+        ).set_function(lambda: len(budgets.over_soft))
+        self._gauge(
+            "omnigate_keys_over_budget", "Keys that have spent their budget, and are blocked."
+        ).set_function(lambda: len(budgets.blocked))
 
     def allow_names(self, routes: Collection[str], upstreams: Collection[str]) -> None:
         """Let the names of a config in as label values."""

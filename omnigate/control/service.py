@@ -23,6 +23,7 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import STOPPING, Health
 from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
+from omnigate.control.snapshots import Snapshots
 from omnigate.daemon_service import DaemonService, Ending, Listener
 from omnigate.files import IWriter
 from omnigate.ledger.service import Ledger
@@ -40,6 +41,7 @@ class ControlParts:
     config_file: ConfigFile
     book: KeyBook
     metrics: ControlMetrics
+    snapshots: Snapshots
     lag: ReactorLag
     writers: tuple[IWriter, ...]
     release_state: Callable[[], None]
@@ -89,6 +91,7 @@ class ControlService(DaemonService):
         self._parts.metrics.ledger_loaded(seconds)
         if self._stopping:
             return
+        self._parts.snapshots.begin()
         self._parts.health.unready = None
         counters = self._parts.ledger.counters
         self.log.info(

@@ -1,39 +1,33 @@
-"""The snapshot for data planes, made anew for every poll and encoded anew when it differs.
+"""The snapshot for data planes: made anew when a key, a block or the config has changed.
 
-Budgets are compared with the ledger each time, so a key that spends its budget is blocked by the
-next poll, and a key whose period turned is free again by the first poll after it.
+A poll that finds nothing changed gets the snapshot there is, after a few comparisons. Where
+something did change, only the keys that look different are encoded again; the rest is put together
+out of pieces (:mod:`omnigate.config.snapshot_pieces`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 import attrs
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.logger import Logger
 
 from omnigate.config.schema import Config
-from omnigate.config.snapshot import SnapshotKey, build_snapshot, encode_snapshot
-from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.config.snapshot import SnapshotKey
+from omnigate.config.snapshot_pieces import Frame, encode_frame, encode_key, seal
+from omnigate.control.budget_watch import BudgetWatch, Pause
+from omnigate.control.keys import GatewayKey
 from omnigate.files import IWriter
-from omnigate.ledger.budgets import blocked
 from omnigate.ledger.service import LedgerNotReady
 
-#: Keys that are looked at, or encoded, in one go on the reactor's thread: 1 ms, or 4 ms.
+#: Keys that are gone through, and encoded if need be, in one go on the reactor's thread: 2 ms.
 MAX_KEYS_AT_ONCE: Final = 500
 
 #: Targets that are encoded in one go there: 1 ms, or 12 ms for models that were never seen before.
 MAX_TARGETS_AT_ONCE: Final = 500
-
-
-class Spend(Protocol):
-    """The ledger, as far as budgets need it."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is loaded."""
-
-    def spend_nano(self, key_hashes: Iterable[str], period: str, now_ms: int) -> int:
-        """Return what a key spent in its current period, in nano-dollars."""
 
 
 @attrs.frozen
@@ -45,91 +39,163 @@ class Encoded:
 
 
 @attrs.frozen
-class _Facts:
-    """What a snapshot is made of: while none of it changes, neither does the snapshot."""
+class _Made:
+    """A snapshot, and all that the next one may be made from.
 
-    config: Config = attrs.field(eq=id)
-    revision: tuple[int, int]
+    :ivar by_hash: the keys; a tuple of them tells by identity whether any is another one.
+    :ivar rows: the keys as they were encoded, by hash too.
+    :ivar order: the hashes in their order.
+    """
+
+    config: Config
+    frame: Frame
+    keys: tuple[GatewayKey, ...]
     blocked: frozenset[str]
+    by_hash: Mapping[str, GatewayKey]
+    rows: Mapping[str, bytes]
+    order: Sequence[str]
+    encoded: Encoded
 
 
 class Snapshots:
-    """Makes snapshots of the config in force, the keys, and what they spent.
+    """Makes snapshots of the config in force, the keys, and who of them is blocked.
 
+    :param watch: knows the keys, and which of them are blocked.
     :param worker: encodes a snapshot of many keys or targets away from the reactor.
     :param pause: lets the reactor do something else in between.
-    :ivar now_ms: the time by which budget periods turn.
     """
+
+    _log = Logger()
 
     def __init__(
         self,
         config: Callable[[], Config],
-        book: KeyBook,
-        ledger: Spend,
-        now_ms: Callable[[], int],
+        watch: BudgetWatch,
         worker: IWriter,
-        pause: Callable[[], Awaitable[None]],
+        pause: Pause,
     ) -> None:
-        self.now_ms = now_ms
         self._config = config
-        self._book = book
-        self._ledger = ledger
+        self._watch = watch
         self._worker = worker
         self._pause = pause
-        self._facts: _Facts | None = None
-        self._encoded = Encoded("", b"")
+        self._turn = DeferredLock()
+        self._made: _Made | None = None
+        self._revision = 0
 
     async def current(self) -> Encoded:
         """Return the snapshot as of now.
 
         :raises LedgerNotReady: what was spent cannot be told yet.
         """
-        if not self._ledger.ready:
+        if not self._watch.ready:
             # Also where no key has a budget: a restart looks the same to every data plane.
             raise LedgerNotReady
-        config, revision, keys = self._config(), self._book.revision, tuple(self._book)
-        over: list[str] = []
-        for start in range(0, len(keys), MAX_KEYS_AT_ONCE):
-            if start:
-                await self._pause()
-            batch = keys[start : start + MAX_KEYS_AT_ONCE]
-            over.extend(key.sha256 for key in batch if self._is_over(key))
-        facts = _Facts(config, revision, frozenset(over))
-        if facts == self._facts:
-            return self._encoded
-        targets = sum(len(route.targets) for route in config.routes)
-        if len(keys) <= MAX_KEYS_AT_ONCE and targets <= MAX_TARGETS_AT_ONCE:
-            encoded = _encode(facts, keys)
-        else:
-            encoded = await self._worker.submit(lambda: _encode(facts, keys))
-        self._facts, self._encoded = facts, encoded
-        return encoded
+        made = self._up_to_date()
+        if made is None:
+            await self._turn.acquire()
+            try:
+                # Of several that wait, the first makes it for all.
+                made = self._up_to_date() or await self._make()
+            finally:
+                self._turn.release()
+        return made.encoded
 
-    def _is_over(self, key: GatewayKey) -> bool:
-        return key.budget_nano is not None and blocked(
-            key.budget_nano, key.budget_period, self.spent_nano(key)
-        )
+    def begin(self) -> None:
+        """Look at all keys and make the first snapshot, now that the ledger is loaded."""
+        made = Deferred.fromCoroutine(self.current())
+        made.addErrback(lambda failure: self._log.failure("no snapshot could be made", failure))
 
-    def spent_nano(self, key: GatewayKey) -> int:
-        """Return what a key spent in its current budget period, in nano-dollars.
+    def version_after_events(self) -> str:
+        """Return the version of the snapshot now that events were recorded.
 
-        :raises LedgerNotReady: it cannot be told yet.
+        It takes no longer than to compare the keys of these events with their budgets.
+
+        :return: empty where another snapshot has to be made, so that its version is not known.
         """
-        return self._ledger.spend_nano(key.hashes, key.budget_period, self.now_ms())
+        try:
+            self._watch.look()
+            made = self._up_to_date()
+        except Exception:
+            # The events are on the disk and have to be acknowledged, whatever becomes of budgets.
+            self._log.failure("the budgets of recorded events could not be compared")
+            return ""
+        return "" if made is None else made.encoded.version
+
+    def _up_to_date(self) -> _Made | None:
+        """Return the last snapshot, if nothing that it was made of has changed."""
+        made, watch = self._made, self._watch
+        if (
+            made is None
+            or watch.pending
+            or self._revision != watch.revision
+            or made.config is not self._config()
+        ):
+            return None
+        return made
+
+    async def _make(self) -> _Made:
+        watch = self._watch
+        await watch.settle(self._pause)
+        made, config, revision = self._made, self._config(), watch.revision
+        if made is not None and made.config is config and self._revision == revision:
+            return made
+        job = partial(_made_after, made, config, watch.keys, watch.blocked)
+        targets = sum(len(route.targets) for route in config.routes)
+        if len(watch.keys) <= MAX_KEYS_AT_ONCE and targets <= MAX_TARGETS_AT_ONCE:
+            made = job()
+        else:
+            made = await self._worker.submit(job)
+        self._made, self._revision = made, revision
+        return made
 
 
-def _encode(facts: _Facts, keys: Iterable[GatewayKey]) -> Encoded:
-    """Build and encode a snapshot."""
-    rows = [
+def _made_after(
+    last: _Made | None, config: Config, keys: tuple[GatewayKey, ...], blocked: frozenset[str]
+) -> _Made:
+    """Make a snapshot; what is in the last one is not encoded again."""
+    if last is None or last.config is not config:
+        frame = encode_frame(config)
+    else:
+        frame = last.frame
+    if last is not None and last.keys is keys:
+        rows, by_hash, order = dict(last.rows), last.by_hash, last.order
+        for sha256 in blocked ^ last.blocked:
+            if sha256 in by_hash:
+                rows[sha256] = _encoded(by_hash[sha256], blocked)
+    else:
+        by_hash = {key.sha256: key for key in keys}
+        rows = _rows(last, by_hash, blocked)
+        order = sorted(rows)
+    version, data = seal(frame, [rows[sha256] for sha256 in order])
+    return _Made(config, frame, keys, blocked, by_hash, rows, order, Encoded(version, data))
+
+
+def _rows(
+    last: _Made | None, by_hash: Mapping[str, GatewayKey], blocked: frozenset[str]
+) -> dict[str, bytes]:
+    """Return all keys encoded; those that are as they were in the last snapshot are taken over."""
+    if last is None:
+        return {sha256: _encoded(key, blocked) for sha256, key in by_hash.items()}
+    rows: dict[str, bytes] = {}
+    for sha256, key in by_hash.items():
+        was = last.by_hash.get(sha256)
+        # Keys are replaced and never changed, so most are the very same.
+        same = was is key or was == key
+        if same and (sha256 in blocked) is (sha256 in last.blocked):
+            rows[sha256] = last.rows[sha256]
+        else:
+            rows[sha256] = _encoded(key, blocked)
+    return rows
+
+
+def _encoded(key: GatewayKey, blocked: frozenset[str]) -> bytes:
+    return encode_key(
         SnapshotKey(
-            sha256=key.sha256,
+            blocked=key.sha256 in blocked,
+            max_concurrent=key.max_concurrent,
+            models=key.models,
             name=key.name,
             rpm=key.rpm,
-            models=key.models,
-            blocked=key.sha256 in facts.blocked,
-            max_concurrent=key.max_concurrent,
+            sha256=key.sha256,
         )
-        for key in keys
-    ]
-    snapshot = build_snapshot(facts.config, rows)
-    return Encoded(snapshot.version, encode_snapshot(snapshot))
+    )

@@ -76,6 +76,8 @@ class ConfigPull:
         self._stopped = True
         self._pending: Deferred[None] | None = None
         self._next: IDelayedCall | None = None
+        self._told_version = ""
+        self._told_meanwhile = False
         self.failures = 0
         self.polled_at: float | None = None
 
@@ -98,6 +100,22 @@ class ConfigPull:
         self._stopped = False
         self._load_cache()
         self._poll()
+
+    def told(self, version: str) -> None:
+        """Poll at once where the control plane says that it has another config than ours.
+
+        Once for each version: should it not be usable here, the polls go on at their own pace.
+
+        :param version: empty where the control plane has yet to make the next one.
+        """
+        if self._stopped or version == self.version or (version and version == self._told_version):
+            return
+        self._told_version = version
+        if self._next is not None:
+            self._next.reset(0.0)
+        else:
+            # The answer under way may be older than what was told.
+            self._told_meanwhile = True
 
     def stop(self) -> Deferred[None]:
         """Stop polling; the snapshot in force stays.
@@ -155,8 +173,10 @@ class ConfigPull:
 
     def _poll_later(self) -> None:
         self._pending = None
+        pause = 0.0 if self._told_meanwhile else self._poll_seconds
+        self._told_meanwhile = False
         if not self._stopped:
-            self._next = self._clock.callLater(self._poll_seconds, self._poll)
+            self._next = self._clock.callLater(pause, self._poll)
 
     async def _ask(self) -> None:
         """Fetch once, and install what is new."""

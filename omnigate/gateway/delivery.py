@@ -63,11 +63,19 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_BATCH_EVENTS)]
 
 
 class _Told(msgspec.Struct):
-    """What the control plane says became of a batch; each event is one of the three."""
+    """What the control plane says became of a batch; each event is one of the three.
+
+    An older control plane tells no version.
+    """
 
     recorded: _Count
     duplicates: _Count
     invalid: _Count
+    config_version: str | None = None
+
+    def accounts_for(self, count: int) -> bool:
+        """Whether it says what became of every event of a batch of so many."""
+        return self.recorded + self.duplicates + self.invalid == count
 
 
 _decode_told = msgspec.json.Decoder(_Told).decode
@@ -91,6 +99,7 @@ class Delivery:
         flush_seconds: float,
         gauges: Callable[[], Mapping[str, float]] | None = None,
         reporter: str = "",
+        config_told: Callable[[str], None] | None = None,
     ) -> None:
         """Take the parts; nothing is sent before :meth:`start`.
 
@@ -99,6 +108,8 @@ class Delivery:
         :param gauges: figures of this process that are sent along with the counts.
         :param reporter: what this process calls itself there, so that its figures are told from
             those of others.
+        :param config_told: given the version of the config that the control plane has, with each
+            acknowledgement.
         """
         self._spool = spool
         self._post = post
@@ -106,6 +117,7 @@ class Delivery:
         self._flush_seconds = flush_seconds
         self._gauges = gauges
         self._reporter = reporter
+        self._config_told = config_told
         self._gauges_sent = float("-inf")
         self._refusals: dict[tuple[str, str], int] = {}
         self._limit = MAX_BATCH_EVENTS
@@ -295,7 +307,10 @@ class Delivery:
         except Exception as error:
             return 0, reason_of(error)
         if 200 <= status < 300:
-            if status == 200 and _acknowledges(answer, len(lines)):
+            told = _read_told(answer)
+            if status == 200 and told is not None and told.accounts_for(len(lines)):
+                if self._config_told is not None and told.config_version is not None:
+                    self._config_told(told.config_version)
                 return status, ""
             # Some other server at that address: its 200 must not eat the money.
             return 0, "what answers at OMNIGATE_CONTROL_URL is not a control plane"
@@ -360,10 +375,9 @@ def _within(lines: list[bytes], max_bytes: int) -> list[bytes]:
     return lines
 
 
-def _acknowledges(answer: bytes, count: int) -> bool:
-    """Whether an answer accounts for every event of a batch."""
+def _read_told(answer: bytes) -> _Told | None:
+    """Return what an answer says became of a batch, if it is one of a control plane."""
     try:
-        told = _decode_told(answer)
+        return _decode_told(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return told.recorded + told.duplicates + told.invalid == count
+        return None

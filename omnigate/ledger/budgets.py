@@ -12,7 +12,7 @@ class Standing:
     """How a key stands against its budget.
 
     ``left_nano`` is None without a budget and never negative; ``turns_at_ms`` is when the period
-    ends (None for ``"total"``, which never does).
+    ends (None for ``"total"``, which never does); ``over_soft`` says that a soft budget is reached.
     """
 
     spent_nano: int
@@ -20,6 +20,7 @@ class Standing:
     left_nano: int | None
     blocked: bool
     turns_at_ms: int | None
+    over_soft: bool = False
 
 
 def blocked(budget_nano: int | None, period: str, spent_nano: int) -> bool:
@@ -39,11 +40,17 @@ def blocked(budget_nano: int | None, period: str, spent_nano: int) -> bool:
 
 
 def standing(
-    budget_nano: int | None, period: str, spent_nano: int, now_ms: int, zone: str = UTC
+    budget_nano: int | None,
+    period: str,
+    spent_nano: int,
+    now_ms: int,
+    zone: str = UTC,
+    soft_nano: int | None = None,
 ) -> Standing:
     """How a key stands at ``now_ms``: spent, left, and when the period turns.
 
     :param zone: the time zone of the budget's period, in which the spend must have been counted.
+    :param soft_nano: the soft budget in nano-dollars; None for a key without one.
     :raises ValueError: the period is unknown, or the zone is.
     """
     return Standing(
@@ -52,4 +59,5 @@ def standing(
         left_nano=None if budget_nano is None else max(0, budget_nano - spent_nano),
         blocked=blocked(budget_nano, period, spent_nano),
         turns_at_ms=next_turn(period, now_ms, zone),
+        over_soft=soft_nano is not None and spent_nano >= soft_nano,
     )

@@ -32,7 +32,7 @@ from omnigate.ledger.replay import LoadCanceledError, Replay
 from omnigate.ledger.segments import ActiveSegment
 from omnigate.ledger.totals import NamedSums, Sums
 from omnigate.money import Price
-from omnigate.periods import utc_day
+from omnigate.periods import UTC, utc_day
 from omnigate.text import one_line
 
 #: Events that a batch may hold: twice what a data plane sends. Judging and pricing this many takes
@@ -420,12 +420,14 @@ class Ledger:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def spend_nano(self, key_hashes: Iterable[str], period: str, now_ms: int) -> int:
+    def spend_nano(
+        self, key_hashes: Iterable[str], period: str, now_ms: int, zone: str = UTC
+    ) -> int:
         """Nano-dollars that a key spent in its period; see :meth:`Totals.spend_nano`.
 
         :raises LedgerNotReady: it is not loaded.
         """
-        return self._ready_books().totals.spend_nano(key_hashes, period, now_ms)
+        return self._ready_books().totals.spend_nano(key_hashes, period, now_ms, zone)
 
     def lifetime(self, key_hashes: Iterable[str]) -> Sums:
         """All that was ever recorded for a key, over all its hashes.

@@ -78,7 +78,27 @@ class DisagreementTests(SynchronousTestCase):
             """,
             "keys[0]: needs exactly one of key_sha256 and key_env",
             "keys[1]: needs exactly one of key_sha256 and key_env",
-            "keys[2].budget_period: there is no budget_usd that it could count for",
+            "keys[2].budget_period: there is no budget_usd or soft_budget_usd that it could count "
+            "for",
+        )
+
+    def test_budgets_that_do_not_go_together(self) -> None:
+        """A soft budget may stand alone; a zone needs midnights that count."""
+        self.assert_faults(
+            """
+            keys = [
+                {name = "a", key_env = "A", budget_timezone = "UTC"},
+                {name = "b", key_env = "B", budget_timezone = "UTC", budget_usd = 1},
+                {name = "c", key_env = "C", budget_usd = 1, soft_budget_usd = 1.000000001},
+                {name = "d", key_env = "D", budget_usd = 1.0, soft_budget_usd = 1},
+                {name = "e", key_env = "E", soft_budget_usd = 1, budget_period = "weekly"},
+                {name = "f", key_env = "F", soft_budget_usd = nan, budget_usd = "1"},
+            ]
+            """,
+            "keys[0].budget_timezone: there is no budget_usd or soft_budget_usd that it could "
+            "count for",
+            "keys[1].budget_timezone: has no meaning without a budget_period that turns",
+            "keys[2].soft_budget_usd: is more than budget_usd, which would block the key before it",
         )
 
     def test_settings_that_would_do_nothing(self) -> None:

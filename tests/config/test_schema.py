@@ -27,7 +27,9 @@ rpm = 600
 models = ["fast", "claude-*"]
 max_concurrent = 64
 budget_usd = 50.10
-budget_period = "monthly"
+budget_period = "weekly"
+budget_timezone = "Europe/Stockholm"
+soft_budget_usd = 40
 
 [[upstreams]]
 name = "openai"
@@ -116,8 +118,9 @@ class LoadTests(SynchronousTestCase):
         config = load_config(WHOLE)
         (key,) = config.keys
         self.assertEqual(key.key_sha256, key.key_sha256 and key.key_sha256.lower())
-        self.assertEqual((key.budget_usd, key.budget_period), (Decimal("50.10"), "monthly"))
-        self.assertEqual(key.budget_nano, 50_100_000_000)
+        self.assertEqual((key.budget_usd, key.budget_period), (Decimal("50.10"), "weekly"))
+        self.assertEqual((key.budget_nano, key.soft_budget_nano), (50_100_000_000, 40 * 10**9))
+        self.assertEqual(key.budget_timezone, "Europe/Stockholm")
         openai, anthropic = config.upstreams
         self.assertEqual(openai.cooldown, CooldownConfig(2, 20, 10))
         self.assertEqual(
@@ -140,6 +143,7 @@ class LoadTests(SynchronousTestCase):
         (key,) = load_config('keys = [{name = "a", key_env = "A"}]').keys
         self.assertEqual((key.rpm, key.models, key.max_concurrent), (0, None, 0))
         self.assertEqual((key.budget_nano, key.budget_period), (None, "total"))
+        self.assertEqual((key.soft_budget_nano, key.budget_timezone), (None, "UTC"))
 
     def test_every_fault_is_told_at_once(self) -> None:
         faults = self.raised(BAD)

@@ -50,8 +50,8 @@ CONFIG = Config(
     ),
 )
 KEYS = [
-    SnapshotKey("b" * 64, "second", 0, None, False, 0),
-    SnapshotKey("a" * 64, "first", 60, ("fast", "claude-*"), False, 8),
+    SnapshotKey(False, 0, None, "second", 0, "b" * 64),
+    SnapshotKey(False, 8, ("fast", "claude-*"), "first", 60, "a" * 64),
 ]
 
 

@@ -147,6 +147,19 @@ class CheckTests(SynchronousTestCase):
                 check(value)
             self.assertNotIn(secret, str(caught.exception))
 
+    def test_time_zones(self) -> None:
+        """A zone that this machine knows, or its name with what to do about it."""
+        for name in ("UTC", "Europe/Stockholm", "America/Argentina/Buenos_Aires", "Etc/GMT+5"):
+            self.assertEqual(values.time_zone(name), name)
+        for name in ("Europe/Stokholm", "Europe", "localtime"):
+            with self.assertRaises(BadValueError) as caught:
+                values.time_zone(name)
+            self.assertIn(f'"{name}"', str(caught.exception))
+            self.assertIn("tzdata", str(caught.exception))
+        for word in ("", "/etc/passwd", "../UTC", "Europe/\nx", "é", "x" * 65, 1, None):
+            with self.assertRaises(BadValueError):
+                values.time_zone(word)
+
     def test_a_closed_list_suggests_the_nearest_word(self) -> None:
         with self.assertRaises(BadValueError) as caught:
             values.one_of("failover", "weighted")("weigthed")

@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 
 from omnigate.config.prices import price_for
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
@@ -16,6 +17,7 @@ from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
+from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
@@ -102,8 +104,10 @@ class Plane:
                 found.upstream or "",
                 found.target_model or "",
             ),
-            observe=self.metrics.recorded,
+            observe=self.recorded,
         )
+        self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
+        self.metrics.watch_budgets(self.watch)
         self.metrics.watch_plane(
             self.ledger,
             self.config_file,
@@ -113,9 +117,7 @@ class Plane:
         )
         self.snapshots = Snapshots(
             lambda: self.config_file.config,
-            self.book,
-            self.ledger,
-            self.now_ms,
+            self.watch,
             self.writer,
             self.pause,
         )
@@ -127,7 +129,7 @@ class Plane:
             ).endpoints(),
             *AdminApi(
                 self.book,
-                self.snapshots,
+                self.watch,
                 self.ledger,
                 self.config_file,
                 self.reports,
@@ -138,6 +140,10 @@ class Plane:
         )
         if open_ledger:
             self.open_ledger()
+
+    def recorded(self, event: UsageEvent, cost_nano: int) -> None:
+        self.watch.touch(event, cost_nano)
+        self.metrics.recorded(event, cost_nano)
 
     async def pause(self) -> None:
         self.pauses += 1
@@ -154,6 +160,7 @@ class Plane:
         self.ledger.open()
         if not self.ledger.ready:
             raise AssertionError("the ledger was not loaded")
+        self.snapshots.begin()
 
     def close(self) -> None:
         """Close the ledger, so that another plane may have the folder."""

@@ -48,6 +48,36 @@ class KeyTests(SynchronousTestCase):
             },
         )
 
+    def test_budgets_by_the_clocks_of_a_zone(self) -> None:
+        """What is left, and when its week ends in Stockholm; an event before that is not counted.
+
+        It is Sunday, 29 November, 21:00 there.
+        """
+        zone = {"budget_period": "weekly", "budget_timezone": "Europe/Stockholm"}
+        made = self.create(name="m1", budget_usd=0.01, soft_budget_usd=0.0001, **zone).json()
+        self.assertEqual(
+            (made["budget_timezone"], made["turns_at"]),
+            ("Europe/Stockholm", "2026-11-29T23:00:00.000Z"),
+        )
+        self.assertEqual((made["soft_budget_usd"], made["over_soft"]), (0.0001, False))
+        batch = [event(key_sha256=made["key_sha256"])]
+        self.plane.internal("POST", "/internal/usage/batch", json.dumps({"events": batch}).encode())
+        shown = self.plane.admin("GET", "/admin/keys/m1").json()
+        self.assertEqual((shown["over_soft"], shown["blocked"]), (True, False))
+        self.assertEqual(shown["spent_usd"] + shown["left_usd"], 0.01)
+        self.plane.clock.advance(3 * 3600)
+        shown = self.plane.admin("GET", "/admin/keys/m1").json()
+        self.assertEqual((shown["spent_usd"], shown["over_soft"]), (0, False))
+        self.assertEqual(shown["turns_at"], "2026-12-06T23:00:00.000Z")
+
+    def test_soft_budget_alone(self) -> None:
+        """Nothing is left or blocked where nothing is limited; the period is shown."""
+        shown = self.create(name="m1", soft_budget_usd=1).json()
+        self.assertEqual(
+            (shown["budget_usd"], shown["left_usd"], shown["budget_period"], shown["turns_at"]),
+            (None, None, "total", None),
+        )
+
     def test_list_has_both_kinds(self) -> None:
         """File keys and managed keys stand in one list, told apart by their source."""
         self.create(name="aa")
@@ -109,6 +139,14 @@ class KeyTests(SynchronousTestCase):
             ({"name": "a", "budget_usd": 0.0000000001}, "budget_usd"),
             ({"name": "a", "budget_usd": 1, "budget_period": "hourly"}, "budget_period"),
             ({"name": "a", "budget_period": "daily"}, "budget_period"),
+            ({"name": "a", "budget_timezone": "UTC"}, "budget_timezone"),
+            ({"name": "a", "budget_usd": 1, "budget_timezone": "UTC"}, "budget_timezone"),
+            (
+                {"name": "a", "budget_usd": 1, "budget_period": "daily", "budget_timezone": "CEDT"},
+                "budget_timezone",
+            ),
+            ({"name": "a", "budget_usd": 1, "soft_budget_usd": 2}, "soft_budget_usd"),
+            ({"name": "a", "soft_budget_usd": 0}, "soft_budget_usd"),
             ({"name": "a", "secret": "mine"}, "secret"),
         ):
             reply = self.create(**members)
@@ -156,6 +194,8 @@ class KeyTests(SynchronousTestCase):
         """Managed keys are there after a start, exactly."""
         self.create(name="m1", budget_usd=999_999_999.000000001, models=["fast"])
         self.create(name="m2", budget_usd=0.1, budget_period="monthly", max_concurrent=3)
+        zone = {"budget_period": "weekly", "budget_timezone": "Europe/Stockholm"}
+        self.create(name="m3", soft_budget_usd=0.1, **zone)
         before = self.plane.admin("GET", "/admin/keys").body
         self.plane.close()
         after = Plane(self.folder).admin("GET", "/admin/keys").body

@@ -96,7 +96,9 @@ class BatchTests(SynchronousTestCase):
         reply = self.plane.internal(
             "POST", "/internal/usage/batch", json.dumps({"events": events}).encode()
         )
-        return reply.status, reply.json()
+        answer = reply.json()
+        self.told = answer.pop("config_version", None)
+        return reply.status, answer
 
     def test_counts_once(self) -> None:
         """A batch sent again is answered the same way and billed once."""
@@ -114,7 +116,38 @@ class BatchTests(SynchronousTestCase):
         """What cannot be recorded is counted, and the others of its batch are recorded."""
         body = b'{"events":[{"id":1e999},7,{"id":"\xff"},' + json.dumps(event()).encode() + b"]}"
         reply = self.plane.internal("POST", "/internal/usage/batch", body)
-        self.assertEqual(reply.json(), {"recorded": 1, "duplicates": 0, "invalid": 3})
+        answer = reply.json()
+        self.assertEqual((answer["recorded"], answer["duplicates"], answer["invalid"]), (1, 0, 3))
+
+    def test_tells_the_version_of_the_config(self) -> None:
+        """That of the snapshot, or none where an event changed it, so that a plane asks again."""
+
+        def version() -> str:
+            found: str = self.plane.internal("GET", "/internal/config").json()["version"]
+            return found
+
+        first = version()
+        self.send(event())
+        self.assertEqual(self.told, first)
+        self.send(event(id="event-2", input_tokens=100_000))
+        self.assertEqual(self.told, "")
+        self.assertNotEqual(version(), first)
+        self.send(event(id="event-3", input_tokens=100_000))
+        self.assertEqual(self.told, version())
+        self.plane.admin("POST", "/admin/keys", b'{"name":"m1"}')
+        self.send(event(id="event-3"))
+        self.assertEqual(self.told, "")
+
+    def test_acknowledged_whatever_becomes_of_budgets(self) -> None:
+        """A fault in the comparing is logged; the events are on the disk all the same."""
+
+        def broken() -> None:
+            raise RuntimeError("on purpose")
+
+        self.plane.watch.look = broken  # type: ignore[method-assign]
+        self.assertEqual(self.send(event())[1]["recorded"], 1)
+        self.assertEqual(self.told, "")
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
     def test_answered_after_the_sync_only(self) -> None:
         """The data plane may forget an event once this is answered, so not a moment earlier."""

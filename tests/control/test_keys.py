@@ -17,6 +17,7 @@ from omnigate.errors import GatewayError
 from omnigate.testing.writer import SynchronousWriter
 
 NOW_MS = 1_795_982_400_000
+ZONED = {"budget_period": "weekly", "budget_timezone": "Europe/Stockholm"}
 
 
 def resolved(name: str, sha256: str) -> ResolvedKey:
@@ -84,19 +85,46 @@ class StoreTests(StoreCase):
                     min_size=1,
                     max_size=5,
                 ),
-                "budget_usd": st.decimals(
-                    min_value="0.000000001", max_value=1_000_000_000, places=9
-                ),
+                "budget_usd": st.decimals(min_value="0.5", max_value=1_000_000_000, places=9),
+                "soft_budget_usd": st.decimals(min_value="0.000000001", max_value="0.5", places=9),
             },
-        )
+        ),
+        st.sampled_from([{}, {"budget_period": "total"}, {"budget_period": "daily"}, ZONED]),
     )
-    def test_file_holds_exactly_what_was_made(self, body: dict[str, Any]) -> None:
+    def test_file_holds_exactly_what_was_made(
+        self, body: dict[str, Any], period: dict[str, Any]
+    ) -> None:
         """What is read back at a start equals what was made, to the nano-dollar."""
         if os.path.exists(self.path):
             os.unlink(self.path)
+        if "budget_usd" in body or "soft_budget_usd" in body:
+            body = {**body, **period}
         self.store = self.load()
         key, _ = self.successResultOf(self.create(**body))
         self.assertEqual(list(self.load()), [key])
+
+    def test_file_of_an_earlier_version(self) -> None:
+        """A file that knows neither zones nor soft budgets is read as it was meant."""
+        row = b'"rpm":0,"models":null,"max_concurrent":0,"budget_usd":2,"budget_period":"monthly"'
+        with open(self.path, "wb") as file:
+            file.write(
+                b'{"version": 1, "keys": [\n  {"name":"a","sha256":"%b","created_ms":1,%b}]}\n'
+                % (b"0" * 64, row)
+            )
+        (key,) = self.load()
+        self.assertEqual((key.budget_nano, key.budget_period), (2 * 10**9, "monthly"))
+        self.assertEqual((key.budget_timezone, key.soft_budget_nano), ("UTC", None))
+
+    def test_file_with_a_zone_that_is_gone(self) -> None:
+        """A machine without the zone of a key says so, and does not count by other midnights."""
+        self.successResultOf(self.create(name="a", budget_usd=1, **ZONED))
+        with open(self.path, "rb") as file:
+            data = file.read()
+        with open(self.path, "wb") as file:
+            file.write(data.replace(b"Stockholm", b"Stokholm"))
+        error = str(self.assertRaises(KeysFileError, self.load))
+        self.assertIn(self.path, error)
+        self.assertIn("tzdata", error)
 
 
 class DamageTests(StoreCase):
@@ -158,6 +186,16 @@ class BookTests(StoreCase):
         self.assertEqual((book.get("m"), book.get("x"), len(book)), (managed, None, 2))
         self.assertEqual((book.is_file_key("f"), book.is_file_key("m")), (True, False))
         self.assertEqual(book.clashes(), [])
+
+    def test_the_same_tuple_until_a_key_changes(self) -> None:
+        """Who asks again learns by identity that nothing is new."""
+        book = KeyBook(self.store, [resolved("f", "1" * 64)])
+        keys = book.keys()
+        self.assertIs(book.keys(), keys)
+        self.successResultOf(self.create(name="m"))
+        self.assertEqual([key.name for key in book], ["f", "m"])
+        book.install([])
+        self.assertEqual([key.name for key in book], ["m"])
 
     def test_clashes(self) -> None:
         """A file key with the name or the secret of a managed key is pointed out."""

@@ -119,6 +119,50 @@ class PollTests(PullCase):
         self.assertEqual([one.keys[0].blocked for one in self.installed], [False, True])
         self.assertEqual(decode_snapshot(self.cached()), snapshot("a", blocked=True))
 
+    def test_told_of_another_version(self) -> None:
+        """A version that is not ours is asked for at once; ours, and one asked for before, not."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.pull.told(snapshot("a").version)
+        self.clock.advance(0)
+        self.assertEqual(self.asked, 1)
+        self.pull.told(snapshot("b").version)
+        self.assertEqual(self.asked, 1)
+        self.clock.advance(0)
+        self.assertEqual(self.asked, 2)
+        # It was not what came; the polls go on as ever.
+        self.pull.told(snapshot("b").version)
+        self.clock.advance(POLL - 0.01)
+        self.assertEqual(self.asked, 2)
+        self.clock.advance(0.01)
+        self.assertEqual(self.asked, 3)
+        # One that is yet to be made has no version.
+        for asked in (4, 5):
+            self.pull.told("")
+            self.clock.advance(0)
+            self.assertEqual(self.asked, asked)
+
+    def test_told_during_a_poll(self) -> None:
+        """The answer under way may be older than what was told, so there is another poll."""
+        self.pull.start()
+        self.pull.told(snapshot("b").version)
+        [waiting] = self.open
+        self.give(snapshot("b"))
+        waiting.callback((200, encode_snapshot(snapshot("a"))))
+        self.clock.advance(0)
+        self.assertEqual([one.keys[0].name for one in self.installed], ["a", "b"])
+        self.clock.advance(POLL - 0.01)
+        self.assertEqual(self.asked, 2)
+
+    def test_told_after_the_stop(self) -> None:
+        """The last delivery is answered when there are no polls any more."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        self.pull.stop()
+        self.pull.told("")
+        self.clock.advance(POLL)
+        self.assertEqual(self.asked, 1)
+
     def test_same_version_other_bytes(self) -> None:
         """A snapshot that is only written differently is not new."""
         self.give(snapshot("a"))

@@ -256,6 +256,25 @@ class UsageTests(DeliveryCase):
             self.clock.advance(0)
             self.assertEqual(self.spool.count, 0)
 
+    def test_tells_the_version_of_the_config(self) -> None:
+        """With each acknowledgement, and only then; an older control plane tells none."""
+        told: list[str] = []
+        delivery = Delivery(
+            self.spool, self.control.post, self.clock, FLUSH, config_told=told.append
+        )
+        delivery.start()
+        for answer, then in (
+            (b'{"recorded":1,"duplicates":0,"invalid":0,"config_version":"ab"}', ["ab"]),
+            (b'{"recorded":0,"duplicates":0,"invalid":0,"config_version":"cd"}', ["ab"]),
+            (b'{"recorded":2,"duplicates":0,"invalid":0}', ["ab"]),
+            (b'{"recorded":1,"duplicates":0,"invalid":0,"config_version":""}', ["ab", ""]),
+        ):
+            self.queue()
+            self.control.answer = answer
+            self.pass_time(LONGEST_PAUSE_SECONDS + FLUSH)
+            self.assertEqual(told, then)
+        self.assertEqual(self.spool.count, 0)
+
     def test_too_large(self) -> None:
         """A batch that is too large is halved until it fits, and grows again later."""
         self.control.most_bytes = 400
