@@ -1,6 +1,8 @@
 # make demo   both planes and a fake provider on loopback, and one answer with its bill
 # make test   the tests            make lint   ruff            make types   mypy
 # make bench  the benchmark, in five minutes (ARGS=quick: a short form, in ten seconds)
+# make soak   random runs of both planes under faults, in a simulated world (ARGS="--minutes 30",
+#             ARGS="--runs 10000 --first 2000", or ARGS="--seed 123" to see one again)
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
@@ -15,7 +17,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench clean venv
+.PHONY: demo test lint types bench soak clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -32,6 +34,9 @@ types: $(READY)
 
 bench: $(READY)
 	$(RUN) -m bench $(ARGS)
+
+soak: $(READY)
+	@$(RUN) -m tests.simulation $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from omnigate.config.snapshot import (
     SnapshotError,
     decode_snapshot,
 )
-from omnigate.files import IWriter, replace_file
+from omnigate.files import IWriter, read_file, replace_file
 from omnigate.gateway.outage import Outage
 from omnigate.text import reason_of
 
@@ -136,13 +136,12 @@ class ConfigPull:
 
     def _load_cache(self) -> None:
         try:
-            with open(self._cache_path, "rb") as stream:
-                body = stream.read(MAX_SNAPSHOT_BYTES + 1)
-        except FileNotFoundError:
-            return
+            body = read_file(self._cache_path, MAX_SNAPSHOT_BYTES)
         except OSError as error:
             reason = error.strerror or error
             _log.error("{path} cannot be read: {reason}", path=self._cache_path, reason=reason)
+            return
+        if body is None:
             return
         try:
             snapshot = decode_snapshot(body)

@@ -1,0 +1,106 @@
+"""Plays runs by their seeds: for the test, and for ``make soak``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
+from zope.interface import implementer
+
+from tests.simulation import config
+from tests.simulation.data_side import settings
+from tests.simulation.story import Story
+
+if TYPE_CHECKING:
+    from omnigate.settings import DataSettings
+
+
+class FailedRunError(AssertionError):
+    """A run did not end as it must; the text says which, why, and how to see it again."""
+
+
+@attrs.define
+class Tally:
+    """What the runs so far came to.
+
+    :ivar powerless: those in which the data plane's power failed.
+    :ivar filled: those in which its disk was full.
+    """
+
+    runs: int = 0
+    requests: int = 0
+    events: int = 0
+    faults: int = 0
+    polls: int = 0
+    blocked_polls: int = 0
+    under_way: int = 0
+    unsynced: int = 0
+    unwritten: int = 0
+    powerless: int = 0
+    filled: int = 0
+
+    def count(self, story: Story) -> None:
+        """Count one run in."""
+        excused = story.bill.excused
+        self.runs += 1
+        self.requests += len(story.asked)
+        self.events += len(story.bill.events)
+        self.faults += len(story.faults)
+        self.polls += story.bill.polls
+        self.blocked_polls += story.bill.blocked_polls
+        self.under_way += excused.under_way
+        self.unsynced += excused.unsynced
+        self.unwritten += excused.unwritten
+        self.powerless += story.power_lost
+        self.filled += story.disk_filled
+
+
+class Stage:
+    """What all runs share and none changes: the config file, and the settings.
+
+    :param folder: an existing folder for the config file, which is the only real one.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.config_path = os.path.join(folder, "omnigate.toml")
+        with open(self.config_path, "w", encoding="utf-8") as file:
+            file.write(config.text())
+        self.settings: DataSettings = settings()
+
+    def story(self, seed: int, keeps_trace: bool = False) -> Story:
+        """The run of a seed, before it is played."""
+        return Story(seed, self.config_path, self.settings, keeps_trace)
+
+    def play(self, seed: int, keeps_trace: bool = False) -> Story:
+        """Play the run of a seed.
+
+        :raises FailedRunError: something did not hold, or the program broke on the way.
+        """
+        story = self.story(seed, keeps_trace)
+        broken: list[str] = []
+
+        @implementer(ILogObserver)
+        def look(event: Any) -> None:
+            if event["log_level"] is LogLevel.critical:
+                broken.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(look)
+        try:
+            story.play()
+        except Exception as error:
+            raise FailedRunError(_told(story, f"{type(error).__name__}: {error}")) from error
+        finally:
+            globalLogPublisher.removeObserver(look)
+        if broken:
+            raise FailedRunError(_told(story, f"the program broke: {broken[0]}"))
+        return story
+
+
+def _told(story: Story, what: str) -> str:
+    seed = story.world.seed
+    return (
+        f"run {seed}: {what}\n  after: {'; '.join(story.faults) or 'no fault'}\n"
+        f'  see it again: make soak ARGS="--seed {seed}"'
+    )
