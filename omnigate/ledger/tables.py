@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -64,7 +65,7 @@ class Month:
 
     name: str
     keys: Rows = attrs.Factory(dict)
-    written: list[bytes] = attrs.field(factory=list, eq=False)
+    written: Sequence[bytes] = attrs.field(default=(), eq=False)
 
 
 @attrs.define
@@ -85,7 +86,7 @@ class Day:
     models: Rows = attrs.Factory(dict)
     upstreams: Rows = attrs.Factory(dict)
     quarters: dict[str, Cells] | None = attrs.Factory(dict)
-    written: list[bytes] = attrs.field(factory=list, eq=False)
+    written: Sequence[bytes] = attrs.field(default=(), eq=False)
 
     def spend(self, key: str) -> int:
         """What a key spent on this day, in nano-dollars."""

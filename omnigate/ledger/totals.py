@@ -182,10 +182,7 @@ class Totals:
             cost_nano,
         )
         month = day.month
-        if day.written:
-            day.written = []
-        if month.written:
-            month.written = []
+        day.written = month.written = ()
         day.everything = plus(day.everything, row)
         _add_within(day.models, event.route_model, row)
         _add_within(day.upstreams, event.upstream, row)
@@ -206,7 +203,8 @@ class Totals:
         """The day of an event that is the first of it, or of a day that there is no room for."""
         if len(self.days) < DAYS_HELD or self.kept.needs_keys(number):
             return self.open_day(number)
-        return Day(utc_day(number * DAY_MS), self.open_month(utc_month(number * DAY_MS)))
+        month = self.open_month(utc_month(number * DAY_MS))
+        return Day(utc_day(number * DAY_MS), month, keys=None, quarters=None)
 
     def open_day(self, number: int) -> Day:
         """Begin the table of a day that has none."""
@@ -359,7 +357,7 @@ class Totals:
         for number, day in self.days.items():
             if day.quarters is not None and not self.kept.needs_quarters(number):
                 day.quarters = None
-                day.written = []
+                day.written = ()
         year, month = map(int, utc_month(now_ms).split("-"))
         oldest = year * 12 + month - MONTHS_KEPT
         for name in list(self.months):
@@ -378,7 +376,7 @@ class Totals:
             if day.keys and not self.kept.needs_keys(number):
                 self.key_day_rows -= len(day.keys)
                 day.keys = day.quarters = None
-                day.written = []
+                day.written = ()
                 if self.key_day_rows <= KEY_DAY_ROWS:
                     return
 
@@ -392,7 +390,7 @@ class Totals:
                 self.key_month_rows -= len(month.keys)
                 # Emptied where it stands, since its days know it.
                 month.keys.clear()
-                month.written = []
+                month.written = ()
                 if self.key_month_rows <= KEY_MONTH_ROWS:
                     return
 

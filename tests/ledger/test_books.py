@@ -58,6 +58,15 @@ class BooksTests(SynchronousTestCase):
         self.assertNotIn(id_digest("e"), books.ids)
         self.assertEqual(books.totals.grouped("day"), [])
 
+    def test_ids_may_be_kept_elsewhere(self) -> None:
+        """Without ids, all that is entered counts, live and read back."""
+        live, back = Books(), Books()
+        live.enter([entry("e"), entry("e", 5)])
+        self.assertEqual(replay(back, entry("e"), entry("e", 5)), [True, True])
+        self.assertTrue(live == back)
+        self.assertEqual(live.totals.events, 2)
+        self.assertEqual(list(live.ids), [])
+
     def test_recent_events_are_bounded(self) -> None:
         """Only the newest are kept."""
         books = Books(3)
