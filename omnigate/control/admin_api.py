@@ -17,6 +17,7 @@ from omnigate.config.prices import PRICES_DATE
 from omnigate.config.structure import Fault
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.key_change import changed
 from omnigate.control.keys import GatewayKey, KeyBook
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
@@ -99,6 +100,7 @@ class AdminApi:
             Endpoint("GET", "/admin/keys", self.list_keys),
             Endpoint("POST", "/admin/keys", self.create_key, body_limit=MAX_KEY_BYTES),
             Endpoint("GET", "/admin/keys/{name}", self.show_key),
+            Endpoint("PATCH", "/admin/keys/{name}", self.change_key, body_limit=MAX_KEY_BYTES),
             Endpoint("DELETE", "/admin/keys/{name}", self.delete_key),
             Endpoint("GET", "/admin/usage", self.usage, query=usage),
             Endpoint("GET", "/admin/requests", self.requests, query=frozenset({"limit"})),
@@ -129,10 +131,7 @@ class AdminApi:
 
     async def create_key(self, call: Call) -> Answer:
         """Make a managed key; its secret is in this answer and nowhere else."""
-        try:
-            body = read_json(call.body)
-        except StrictJsonError as error:
-            raise GatewayError("invalid_json", f"the body {error}") from None
+        body = _read(call.body)
         key, secret = await self._book.managed.create(body, self._book.is_file_key)
         location = f"/admin/keys/{key.name}".encode("ascii")
         return Answer(
@@ -141,12 +140,21 @@ class AdminApi:
             headers=((b"location", location),),
         )
 
+    async def change_key(self, call: Call) -> Answer:
+        """Change limits and budgets of a managed key, and answer it as it is then."""
+        self._check_managed(call.name, "change it there")
+        body = _read(call.body)
+        key = await self._book.managed.change(call.name, lambda key: changed(key, body))
+        return Answer(_encode(self._key_row(key)))
+
+    def _check_managed(self, name: str, remedy: str) -> None:
+        """Refuse what is the config file's."""
+        if self._book.is_file_key(name) and self._book.managed.get(name) is None:
+            raise GatewayError("conflict", f'"{name}" stands in the config file; {remedy}')
+
     async def delete_key(self, call: Call) -> Answer:
         """Take a managed key away."""
-        if self._book.is_file_key(call.name) and self._book.managed.get(call.name) is None:
-            raise GatewayError(
-                "conflict", f'"{call.name}" stands in the config file; take it out there'
-            )
+        self._check_managed(call.name, "take it out there")
         key = await self._book.managed.delete(call.name)
         return Answer(_encode({"name": key.name, "deleted": True}))
 
@@ -294,6 +302,14 @@ class AdminApi:
         self._metrics.count_keys(self._book)
         body, content_type = self._metrics.scrape(call.accept)
         return Answer(body, content_type)
+
+
+def _read(body: bytes) -> object:
+    """Return the JSON of a body."""
+    try:
+        return read_json(body)
+    except StrictJsonError as error:
+        raise GatewayError("invalid_json", f"the body {error}") from None
 
 
 def _dollars(nano: int | None) -> msgspec.Raw | None:

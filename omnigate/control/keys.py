@@ -23,16 +23,15 @@ import msgspec
 from twisted.internet.defer import DeferredLock
 
 from omnigate.config import values
-from omnigate.config.agreement import budget_disagreements
 from omnigate.config.file_keys import ResolvedKey
-from omnigate.config.schema import MAX_PATTERNS
 from omnigate.config.structure import Fault
+from omnigate.control.key_members import FIELDS, read_members
 from omnigate.control.key_secret import new_secret, sha256_hex
 from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
 from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
-from omnigate.money import parse_usd, usd
-from omnigate.periods import PERIODS, TOTAL, UTC
+from omnigate.money import usd
+from omnigate.periods import TOTAL, UTC
 
 FILE_VERSION: Final = 1
 
@@ -86,72 +85,11 @@ class GatewayKey:
         return self.budget_nano is not None or self.soft_budget_nano is not None
 
 
-def _models(value: object) -> tuple[str, ...] | None:
-    """Check ``models``: null for all, or a list of ids and prefixes."""
-    if value is None:
-        return None
-    if not isinstance(value, list) or not 1 <= len(value) <= MAX_PATTERNS:
-        raise values.BadValueError(
-            f"must be an array of 1 to {MAX_PATTERNS} model names; leave it out for all models"
-        )
-    return tuple(values.model_pattern(pattern) for pattern in value)
-
-
-def _budget(value: object) -> int | None:
-    """Check ``budget_usd``: null for none, or an amount; returns nano-dollars."""
-    return None if value is None else parse_usd(values.budget(value))
-
-
-#: What an operator may say about a managed key: JSON member → attribute and check. The checks are
-#: those of the config file, so that a snapshot with either kind of key is a snapshot.
-FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
-    "name": ("name", values.name),
-    "rpm": ("rpm", values.whole(0, values.MAX_RPM)),
-    "models": ("models", _models),
-    "max_concurrent": ("max_concurrent", values.whole(0, values.MAX_CONCURRENT)),
-    "budget_usd": ("budget_nano", _budget),
-    "budget_period": ("budget_period", values.one_of(*PERIODS)),
-    "budget_timezone": ("budget_timezone", values.time_zone),
-    "soft_budget_usd": ("soft_budget_nano", _budget),
-}
-
 _ROW_FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     **FIELDS,
     "sha256": ("sha256", values.sha256_hex),
     "created_ms": ("created_ms", values.whole(0, 10**15)),
 }
-
-
-def read_members(
-    value: object,
-    fields: Mapping[str, tuple[str, Callable[[object], Any]]],
-    required: Iterable[str],
-) -> dict[str, Any]:
-    """Judge the members of one JSON object and return them by attribute name.
-
-    :raises GatewayError: ``invalid_request`` with every fault, and ``param`` the first of them.
-    """
-    if not isinstance(value, dict):
-        raise GatewayError("invalid_request", "the body must be one JSON object")
-    faults: list[tuple[str, str]] = []
-    read: dict[str, Any] = {}
-    for member, content in value.items():
-        if member not in fields:
-            known = values.did_you_mean(member, fields)
-            faults.append((member, f"there is no such member{known}"))
-            continue
-        attribute, check = fields[member]
-        try:
-            read[attribute] = check(content)
-        except ValueError as fault:
-            faults.append((member, str(fault)))
-    faults.extend((member, "must be given") for member in required if member not in value)
-    if not faults:
-        faults.extend(budget_disagreements(value))
-    if faults:
-        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in faults[:20])
-        raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
-    return read
 
 
 class KeyStore:
@@ -233,6 +171,24 @@ class KeyStore:
         finally:
             self._turn.release()
         return key, secret
+
+    async def change(self, name: str, change: Callable[[GatewayKey], GatewayKey]) -> GatewayKey:
+        """Replace a key by what ``change`` makes of it; its name and its secret stay.
+
+        :raises GatewayError: ``not_found``, what ``change`` raises, or ``storage_unavailable``,
+            with nothing changed.
+        """
+        await self._turn.acquire()
+        try:
+            key = self._keys.get(name)
+            if key is None:
+                raise GatewayError("not_found", f'there is no managed key named "{name}"')
+            new = change(key)
+            if new != key:
+                await self._replace({**self._keys, name: new})
+        finally:
+            self._turn.release()
+        return new
 
     async def delete(self, name: str) -> GatewayKey:
         """Take a key away; what it spent stays in the ledger, under its hash.

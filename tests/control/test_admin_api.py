@@ -9,7 +9,9 @@ from typing import Any
 from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.config.snapshot import decode_snapshot
 from omnigate.control.key_secret import sha256_hex
+from tests.control.conversation import Reply
 from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
 
@@ -172,10 +174,82 @@ class KeyTests(SynchronousTestCase):
         (row,) = self.plane.admin("GET", "/admin/usage").json()["rows"]
         self.assertEqual((row["key"], row["key_sha256"]), (None, sha256_hex(secret)))
 
-    def test_file_key_is_not_deleted_here(self) -> None:
-        """A key of the config file is the operator's to take out of it."""
-        reply = self.plane.admin("DELETE", "/admin/keys/app")
-        self.assertEqual((reply.status, reply.json()["code"]), (409, "conflict"))
+    def test_file_key_is_not_changed_or_deleted_here(self) -> None:
+        """A key of the config file is the operator's to change there, and to take out of it."""
+        for method, body in (("DELETE", None), ("PATCH", b'{"rpm":1}')):
+            reply = self.plane.admin(method, "/admin/keys/app", body)
+            self.assertEqual((reply.status, reply.json()["code"]), (409, "conflict"))
+
+    def change(self, **members: object) -> Reply:
+        return self.plane.admin("PATCH", "/admin/keys/m1", json.dumps(members).encode())
+
+    def test_change(self) -> None:
+        """What is given is replaced, what is null taken away; it is so after a restart too."""
+        made = self.create(name="m1", rpm=5, models=["fast"], budget_usd=1).json()
+        secret = made.pop("secret")
+        zone = {"budget_period": "daily", "budget_timezone": "Europe/Stockholm"}
+        for members, then in (
+            ({}, {}),
+            ({"rpm": 7, "soft_budget_usd": 0.5}, {}),
+            (zone, {}),
+            ({"models": None, "rpm": None}, {"rpm": 0}),
+            ({"budget_period": "total"}, {"budget_timezone": "UTC"}),
+            (zone, {}),
+            ({"budget_usd": None}, {"left_usd": None}),
+            (
+                {"soft_budget_usd": None},
+                {"budget_period": None, "budget_timezone": None, "turns_at": None},
+            ),
+            ({"budget_usd": 2}, {"budget_period": "total", "left_usd": 2}),
+        ):
+            made |= {**members, **then}
+            reply = self.change(**members)
+            shown = reply.json()
+            volatile = {name: shown[name] for name in ("turns_at", "left_usd", "budget_timezone")}
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertEqual(shown, {**made, **volatile, **then}, members)
+        self.assertEqual(shown["key_sha256"], sha256_hex(secret))
+        self.plane.close()
+        again = Plane(self.folder).admin("GET", "/admin/keys/m1").json()
+        self.assertEqual(again, shown)
+
+    def test_change_unblocks(self) -> None:
+        """A budget that grows, and one that is taken away, free the key by the next poll."""
+        sha256 = self.create(name="m1", budget_usd=0.0001).json()["key_sha256"]
+        batch = json.dumps({"events": [event(key_sha256=sha256)]}).encode()
+        self.plane.internal("POST", "/internal/usage/batch", batch)
+
+        def blocked() -> bool:
+            snapshot = decode_snapshot(self.plane.internal("GET", "/internal/config").body)
+            return {key.name: key.blocked for key in snapshot.keys}["m1"]
+
+        for budget, then in ((None, False), (0.0001, True), (1, False), (0.00001, True)):
+            self.change(budget_usd=budget)
+            self.assertEqual(blocked(), then, budget)
+
+    def test_bad_changes(self) -> None:
+        """Each is refused with the member's name, and changes nothing."""
+        self.create(name="m1", rpm=5, budget_usd=1, budget_period="daily")
+        before = self.plane.admin("GET", "/admin/keys/m1").body
+        for members, param in (
+            ({"name": "m2"}, "name"),
+            ({"name": None}, "name"),
+            ({"rpm": -1}, "rpm"),
+            ({"rmp": None}, "rmp"),
+            ({"soft_budget_usd": 2}, "soft_budget_usd"),
+            ({"budget_usd": None, "budget_period": "weekly"}, "budget_period"),
+            ({"budget_usd": None, "budget_timezone": "UTC"}, "budget_timezone"),
+            ({"budget_period": "total", "budget_timezone": "UTC"}, "budget_timezone"),
+            ({"budget_timezone": "Nowhere"}, "budget_timezone"),
+        ):
+            reply = self.change(**members)
+            self.assertEqual(
+                (reply.status, reply.json().get("param")), (400, param), (members, reply.body)
+            )
+        for body in (b"", b"[]", b"{", b'{"rpm":1,"rpm":2}'):
+            self.assertEqual(self.plane.admin("PATCH", "/admin/keys/m1", body).status, 400, body)
+        self.assertEqual(self.plane.admin("PATCH", "/admin/keys/m9", b"{}").status, 404)
+        self.assertEqual(self.plane.admin("GET", "/admin/keys/m1").body, before)
 
     def test_disk_refuses(self) -> None:
         """A key that could not be written does not exist, and its secret is not shown."""
