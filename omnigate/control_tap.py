@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from omnigate.collector import set_apart
 from omnigate.config.prices import price_for
 from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
@@ -150,6 +151,7 @@ def makeService(options: Options) -> Service:
         snapshots=snapshots,
         writers=(ledger_writer, keys_writer, snapshots_writer),
         release_state=_claim_state(settings),
+        stays=lambda: set_apart(collect=False),
     )
     return ControlService(
         parts,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import secrets
 import time
@@ -13,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol, IStreamServerEndpoint
 from twisted.logger import Logger
 
+from omnigate.collector import set_apart
 from omnigate.config.snapshot import SnapshotUpstream
 from omnigate.daemon import (
     HELD,
@@ -40,13 +40,6 @@ from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
-
-#: Collections of middle-aged objects between two of all that came since the start, which is one for
-#: 430,000 objects that were made and not freed. It looks at some 35 objects a stream: with two
-#: thousand streams it would hold the reactor for 30 ms, and by Python's own measure it would come
-#: whenever they are a quarter more. It finds next to nothing, since what ends is freed as it ends;
-#: what waits for it in cycles all the same is some 40 MB at the most.
-FULL_COLLECTION_AFTER = 50
 
 _log = Logger(namespace="omnigate.data")
 
@@ -122,20 +115,6 @@ def data_service(
         _serve_metrics(reactor, service, settings.metrics_listen)
     reactor.callWhenRunning(set_apart)
     return service
-
-
-def set_apart() -> None:
-    """Let the collector leave alone what is there at the start: modules, functions, the config.
-
-    It lasts as long as the process, and to look through its 50,000 objects again at each full
-    collection would hold the reactor for 10 to 30 ms.
-
-    Full collections become rare, too; see :data:`FULL_COLLECTION_AFTER`.
-    """
-    gc.collect()
-    gc.freeze()
-    newest, young, _ = gc.get_threshold()
-    gc.set_threshold(newest, young, FULL_COLLECTION_AFTER)
 
 
 def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:

@@ -19,6 +19,7 @@ FLOORS = {
         (
             "backoff",
             "capabilities",
+            "collector",
             "errors",
             "events",
             "files",

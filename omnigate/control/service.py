@@ -32,7 +32,10 @@ from omnigate.reactor_lag import ReactorLag
 
 @attrs.define(eq=False)
 class ControlParts:
-    """What the service starts and stops."""
+    """What the service starts and stops.
+
+    :ivar stays: called when much was made that stays in memory: the parts, the loaded ledger.
+    """
 
     endpoint: IStreamServerEndpoint
     factory: Factory
@@ -45,6 +48,7 @@ class ControlParts:
     lag: ReactorLag
     writers: tuple[IWriter, ...]
     release_state: Callable[[], None]
+    stays: Callable[[], None] = lambda: None
 
 
 class ControlService(DaemonService):
@@ -73,6 +77,7 @@ class ControlService(DaemonService):
     def startService(self) -> None:
         """Load the ledger and watch the config file."""
         super().startService()
+        self._parts.stays()
         self.ending.watch()
         self.ending.on_hangup(self.reload)
         self._parts.config_file.on_change(lambda _: self._config_changed())
@@ -105,6 +110,7 @@ class ControlService(DaemonService):
             seconds=seconds,
         )
         self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")
+        self._parts.stays()
         self.start_watchdog()
 
     # -- while it runs ------------------------------------------------------------------------

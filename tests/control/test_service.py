@@ -73,6 +73,8 @@ class ServiceTests(SynchronousTestCase):
         self.plane = Plane(self.folder, open_ledger=False)
         self.port = Port()
         self.ending = Endings()
+        #: Whether the ledger was loaded each time that what is in memory was said to stay.
+        self.stays: list[bool] = []
 
     def service(self, listening: Deferred[Any] | None = None) -> ControlService:
         endpoint: Any = Endpoint(listening or succeed(self.port))
@@ -88,6 +90,7 @@ class ServiceTests(SynchronousTestCase):
             lag=ReactorLag(self.plane.clock),
             writers=(self.plane.writer,),
             release_state=lambda: self.ending.events.append("released"),
+            stays=lambda: self.stays.append(self.plane.ledger.ready),
         )
         return ControlService(
             parts, self.plane.clock, {}, self.ending, lambda error: f"no port: {error}"
@@ -108,6 +111,7 @@ class ServiceTests(SynchronousTestCase):
             pass
         self.assertEqual(self.plane.talk.ask("GET", "/readyz").status, 200)
         self.assertEqual(self.ending.events, ["watch"])
+        self.assertEqual(self.stays, [False, True])
 
     def test_clean_stop(self) -> None:
         """A stop closes the port, the ledger and the writer, leaves no timer, and says so."""

@@ -308,9 +308,11 @@ class Gateway:
         :param options: of the ``twistd`` subcommand.
         :param settings: names without ``OMNIGATE_``, over those of this gateway.
         """
-        return self._run(
-            plane, [*twistd(f"omnigate-{plane}"), *options], self.environ(plane, settings)
-        )
+        return self._run(plane, [*self.command(plane), *options], self.environ(plane, settings))
+
+    def command(self, plane: str) -> Sequence[str]:
+        """The command that runs a plane."""
+        return twistd(f"omnigate-{plane}")
 
     def environ(self, plane: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables of a plane."""
@@ -425,13 +427,24 @@ class Gateway:
 
     # -- the ledger
 
+    @property
+    def control_state(self) -> Path:
+        """Where the state of the control plane is seen."""
+        return self.folder / "control"
+
     def ledger(self) -> list[dict[str, Any]]:
         """Every event that is recorded, in order; amounts are decimals."""
-        path = self.folder / "control" / "ledger.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line, parse_float=Decimal, parse_int=int) for line in lines]
+        folder = self.control_state
+        while True:
+            sealed = sorted(folder.glob("ledger.[0-9]*.jsonl"))
+            lines = []
+            for path in [*sealed, folder / "ledger.jsonl"]:
+                # There is no active segment before the first event, and between two.
+                with contextlib.suppress(FileNotFoundError):
+                    lines += path.read_bytes().split(b"\n")[:-1]
+            # A segment may have been sealed behind the back of this.
+            if sealed == sorted(folder.glob("ledger.[0-9]*.jsonl")):
+                return [json.loads(line, parse_float=Decimal, parse_int=int) for line in lines]
 
     def event(self, request_id: str) -> dict[str, Any]:
         """The one event of a request; waits for it.

@@ -1,10 +1,10 @@
-"""What the data plane's process sees to beside its parts."""
+"""When the collector of cycles works, and on what."""
 
 import gc
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.data_parts import FULL_COLLECTION_AFTER, set_apart
+from omnigate.collector import FULL_COLLECTION_AFTER, set_apart
 
 
 class SetApartTests(SynchronousTestCase):
@@ -18,6 +18,17 @@ class SetApartTests(SynchronousTestCase):
         after: list[object] = []
         after.append(after)
         self.assertTrue(any(item is after for item in gc.get_objects()))
+
+    def test_without_a_look(self) -> None:
+        """What is garbage already may be set apart with the rest, where time matters more."""
+        self.addCleanup(gc.unfreeze)
+        self.addCleanup(gc.set_threshold, *gc.get_threshold())
+        looks: list[str] = []
+        gc.callbacks.append(lambda phase, facts: looks.append(phase))
+        self.addCleanup(gc.callbacks.pop)
+        set_apart(collect=False)
+        self.assertEqual(looks, [])
+        self.assertGreater(gc.get_freeze_count(), 1_000)
 
     def test_full_collections(self) -> None:
         """All that came later is looked at once in so many objects, and what is young as ever."""
