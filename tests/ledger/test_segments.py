@@ -256,8 +256,8 @@ class SegmentsTests(SynchronousTestCase):
         segments.close()
         self.read_all(Position(2, len(line(3))), events=1)
         self.assertEqual(self.segments.sealed, [record])
-        segments.forget({2})
-        self.assertEqual(segments.sealed, segments.sealed[:1])
+        self.segments.forget({2})
+        self.assertEqual(self.segments.sealed, [])
 
     def test_reading_begins_where_a_snapshot_ended(self) -> None:
         """Lines before it are not read, in whatever segment it ended."""
