@@ -126,7 +126,7 @@ def _recent_row(line: bytes) -> bytes:
     """The row of an event; nothing for a line that is damaged where no sum looks."""
     row = b'["recent",%b]\n' % line.rstrip(b"\n")
     try:
-        _DECODERS["recent"](row)
+        _KIND_LIST["recent"].decode(row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return b""
     return row
@@ -140,22 +140,6 @@ _Figures = (Requests, Natural, Natural, Natural, Natural, Natural)
 def _decoder(*types: Any) -> Callable[[bytes], Any]:
     """A reader of arrays: of the kind, and a member of each type."""
     return msgspec.json.Decoder(GenericAlias(tuple, (str, *types))).decode
-
-
-_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
-    "lifetime": _decoder(str, *_Figures),
-    "month": _decoder(str, str, *_Figures),
-    "day": _decoder(str, *_Figures, bool, bool),
-    "day_key": _decoder(str, str, *_Figures),
-    "day_model": _decoder(str, str, *_Figures),
-    "day_upstream": _decoder(str, str | None, *_Figures),
-    "quarters": _decoder(str, str, dict[Quarter, Requests]),
-    "recent": _decoder(dict[str, msgspec.Raw]),
-}
-
-#: The order of the kinds; those of a day come together.
-_PLACES = {"lifetime": 0, "month": 1, "recent": 3}
-_DAYS = 2
 
 
 @attrs.define
@@ -183,22 +167,20 @@ class RowReader:
         :param line: the row without its newline.
         :raises DamagedRowError: it is no row, or not one that can stand here.
         """
-        kind = line[2 : line.find(b'"', 2)].decode("ascii", "replace")
-        decode = _DECODERS.get(kind)
-        if decode is None or not line.startswith(b'["'):
+        kind = _KINDS.get(line[: line.find(b'"', 2)])
+        if kind is None:
             raise DamagedRowError("no row of a known kind")
         try:
-            row = decode(line)
+            row = kind.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DamagedRowError(str(error)) from None
-        place = _PLACES.get(kind, _DAYS)
-        if place != self._place:
-            if place < self._place:
-                raise DamagedRowError(f"a row {kind} in the wrong place")
+        if kind.place != self._place:
+            if kind.place < self._place:
+                raise DamagedRowError("a row of this kind cannot stand behind the one before it")
             self._end_month()
             self._end_day()
-            self._place = place
-        _ENTER[kind](self, row, line)
+            self._place = kind.place
+        kind.enter(self, row, line)
 
     def finish(self, events: int) -> None:
         """Hold the tables against each other, once all rows are entered.
@@ -319,16 +301,28 @@ class RowReader:
         return [b"\n".join([*lines, b""])]
 
 
-_ENTER: Mapping[str, Callable[[RowReader, Any, bytes], None]] = {
-    "lifetime": RowReader._enter_lifetime,
-    "month": RowReader._enter_month,
-    "day": RowReader._enter_day,
-    "day_key": RowReader._enter_day_key,
-    "day_model": RowReader._enter_day_model,
-    "day_upstream": RowReader._enter_day_upstream,
-    "quarters": RowReader._enter_quarters,
-    "recent": RowReader._enter_recent,
+@attrs.frozen
+class _Kind:
+    """A kind of row: its place among the others, how it is read, and what becomes of it."""
+
+    place: int
+    decode: Callable[[bytes], Any]
+    enter: Callable[[RowReader, Any, bytes], None]
+
+
+_KIND_LIST = {
+    "lifetime": _Kind(0, _decoder(str, *_Figures), RowReader._enter_lifetime),
+    "month": _Kind(1, _decoder(str, str, *_Figures), RowReader._enter_month),
+    "day": _Kind(2, _decoder(str, *_Figures, bool, bool), RowReader._enter_day),
+    "day_key": _Kind(2, _decoder(str, str, *_Figures), RowReader._enter_day_key),
+    "day_model": _Kind(2, _decoder(str, str, *_Figures), RowReader._enter_day_model),
+    "day_upstream": _Kind(2, _decoder(str, str | None, *_Figures), RowReader._enter_day_upstream),
+    "quarters": _Kind(2, _decoder(str, str, dict[Quarter, Requests]), RowReader._enter_quarters),
+    "recent": _Kind(3, _decoder(dict[str, msgspec.Raw]), RowReader._enter_recent),
 }
+
+#: By what a row begins with, up to the quotation mark behind the kind.
+_KINDS = {b'["%b' % name.encode("ascii"): kind for name, kind in _KIND_LIST.items()}
 
 
 def _number_of(text: str) -> int:

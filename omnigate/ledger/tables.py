@@ -67,6 +67,11 @@ class Month:
     keys: Rows = attrs.Factory(dict)
     written: Sequence[bytes] = attrs.field(default=(), eq=False)
 
+    def spend(self, key: str) -> int:
+        """What a key spent in this month, in nano-dollars."""
+        row = self.keys.get(key)
+        return 0 if row is None else row[COST]
+
 
 @attrs.define
 class Day:

@@ -41,6 +41,7 @@ from omnigate.periods import (
     DAY_MS,
     MONTHLY,
     PERIODS,
+    PERIODS_REMEMBERED,
     TOTAL,
     UTC,
     bounds,
@@ -148,6 +149,37 @@ class NamedSums:
     sums: Sums
 
 
+@attrs.define
+class _Parts:
+    """What a period is made of: whole months and days, and days up to an instant of theirs.
+
+    :ivar more: what is added up; ``less``: what of it lies outside the period.
+    :ivar more_before: the days that count up to so many milliseconds; ``less_before``: those that
+        count from there on only.
+    """
+
+    start_ms: int
+    end_ms: int
+    more: list[Day | Month] = attrs.Factory(list)
+    less: list[Day | Month] = attrs.Factory(list)
+    more_before: list[tuple[Day, int]] = attrs.Factory(list)
+    less_before: list[tuple[Day, int]] = attrs.Factory(list)
+
+    def spend(self, key: str) -> int:
+        """What a key spent in the period, in nano-dollars."""
+        spent = 0
+        for table in self.more:
+            if table.keys is not None and key in table.keys:
+                spent += table.keys[key][COST]
+        for table in self.less:
+            spent -= table.spend(key)
+        for day, within_ms in self.more_before:
+            spent += day.spend_before(key, within_ms)
+        for day, within_ms in self.less_before:
+            spent -= day.spend_before(key, within_ms)
+        return spent
+
+
 class Totals:
     """The books: events are counted in one by one, sums are read out.
 
@@ -161,6 +193,8 @@ class Totals:
         self.kept = KeptDays(None)
         self.key_day_rows = 0
         self.key_month_rows = 0
+        # What each period asked for is made of; found anew once there is another table.
+        self._parts: dict[tuple[str, str], _Parts] = {}
 
     def count(self, event: Counted, cost_nano: int) -> None:
         """Count one recorded event in.
@@ -208,6 +242,7 @@ class Totals:
 
     def open_day(self, number: int) -> Day:
         """Begin the table of a day that has none."""
+        self._parts.clear()
         start_ms = number * DAY_MS
         day = self.days[number] = Day(utc_day(start_ms), self.open_month(utc_month(start_ms)))
         if not self.kept.needs_quarters(number):
@@ -218,6 +253,7 @@ class Totals:
         """The table of a month, which is begun where there is none."""
         month = self.months.get(name)
         if month is None:
+            self._parts.clear()
             month = self.months[name] = Month(name)
         return month
 
@@ -262,41 +298,41 @@ class Totals:
         keys = set(key_hashes)
         if period == TOTAL:
             return sum(self.lifetimes[key][COST] for key in keys if key in self.lifetimes)
+        parts = self._parts.get((period, zone))
+        if parts is None or not parts.start_ms <= now_ms < parts.end_ms:
+            parts = self._find_parts(period, now_ms, zone)
+        return sum(map(parts.spend, keys))
+
+    def _find_parts(self, period: str, now_ms: int, zone: str) -> _Parts:
+        """Find the tables that a period's spend is told from, and remember them."""
         start_ms, end_ms = bounds(period, now_ms, zone)
-        return sum(self._between(key, start_ms, end_ms, period == MONTHLY) for key in keys)
-
-    def _between(self, key: str, start_ms: int, end_ms: int, month: bool) -> int:
-        """What a key spent from one instant until before another one.
-
-        :param month: whether these are the bounds of a month in some zone, which can be told from
-            the row of the UTC month without a look at each of its days.
-        """
         first, cut_ms = divmod(start_ms, DAY_MS)
         last, tail_ms = divmod(end_ms, DAY_MS)
-        days = self.days
-        if month:
-            spent = self._of_month(key, first, cut_ms, last)
+        parts = _Parts(start_ms, end_ms)
+        if period == MONTHLY:
+            self._add_month(parts, first, cut_ms, last)
         else:
-            spent = sum(days[n].spend(key) for n in range(first, last) if n in days)
-        if tail_ms and last in days:
-            spent += days[last].spend_before(key, tail_ms)
-        if cut_ms and first in days:
-            spent -= days[first].spend_before(key, cut_ms)
-        return spent
+            parts.more += [self.days[n] for n in range(first, last) if n in self.days]
+        if tail_ms and last in self.days:
+            parts.more_before.append((self.days[last], tail_ms))
+        if cut_ms and first in self.days:
+            parts.less_before.append((self.days[first], cut_ms))
+        if len(self._parts) >= PERIODS_REMEMBERED:
+            self._parts.clear()
+        self._parts[period, zone] = parts
+        return parts
 
-    def _of_month(self, key: str, first: int, cut_ms: int, last: int) -> int:
-        """What a key spent on the days from the first until before the last one, about a month."""
+    def _add_month(self, parts: _Parts, first: int, cut_ms: int, last: int) -> None:
+        """Take the row of a UTC month for the days from the first until before the last one."""
         # Midnight of the first of a month comes up to 14 hours early and 12 hours late, so 14
         # hours behind it the UTC month is the one that the zone means.
         name = utc_month(first * DAY_MS + cut_ms + MOST_AHEAD_MS)
-        month = self.months.get(name)
-        row = None if month is None else month.keys.get(key)
-        spent = 0 if row is None else row[COST]
+        if name in self.months:
+            parts.more.append(self.months[name])
         if utc_month(first * DAY_MS) != name and first in self.days:
-            spent += self.days[first].spend(key)
+            parts.more.append(self.days[first])
         if utc_month(last * DAY_MS) == name and last in self.days:
-            spent -= self.days[last].spend(key)
-        return spent
+            parts.less.append(self.days[last])
 
     def lifetime(self, key_hashes: Iterable[str]) -> Sums:
         """All that was ever recorded for a key, over all its hashes."""
@@ -350,6 +386,7 @@ class Totals:
 
         To be told before a replay as well, so that it keeps no more than is needed now.
         """
+        self._parts.clear()
         self.kept = KeptDays.at(now_ms)
         today = now_ms // DAY_MS
         for number in [n for n in self.days if n <= today - DAYS_KEPT]:

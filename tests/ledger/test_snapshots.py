@@ -129,7 +129,7 @@ class RoundTripTests(SynchronousTestCase):
         """Every kind is there, and the list of recent events."""
         books = some_books()
         kinds = {json.loads(row)[0] for row in payload_of(file_of(books))[1:]}
-        self.assertEqual(kinds, set(snapshot_rows._DECODERS))
+        self.assertEqual(kinds, set(snapshot_rows._KIND_LIST))
         back = self.assert_round_trip(books)
         self.assertEqual(len(back.recent(100)), 8)
         self.assertEqual(back.recent(100), books.recent(100))
@@ -465,7 +465,7 @@ class DamageTests(SynchronousTestCase):
             elif what == "drop":
                 del rows[place]
             else:
-                kind = data.draw(st.sampled_from([*snapshot_rows._DECODERS, "other"]))
+                kind = data.draw(st.sampled_from([*snapshot_rows._KIND_LIST, "other"]))
                 rows.insert(place, [kind, *data.draw(st.lists(values, max_size=9))])
         file = with_rows(self.file, [json.dumps(row).encode() + b"\n" for row in rows])
         try:

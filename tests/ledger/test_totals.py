@@ -117,14 +117,20 @@ class ZoneTests(SynchronousTestCase):
                 ts_ms = max(0, now - amount * QUARTER_MS + cost % 7 - 3)
                 events.append((ts_ms, cost))
                 totals.count(Usage(ts_ms=ts_ms), cost)
+            self.assert_spend(totals, events, now, zones[0])
         if not told:
             now += 3 * DAY_MS
         for zone in [*zones, "UTC"]:
-            for period in PERIODS:
-                start, end = bounds(period, now, zone)
-                exact = sum(cost for ts_ms, cost in events if start <= ts_ms < end)
-                found = totals.spend_nano(["k1"], period, now, zone)
-                self.assertEqual(found, exact, (zone, period))
+            self.assert_spend(totals, events, now, zone)
+
+    def assert_spend(
+        self, totals: Totals, events: list[tuple[int, int]], now: int, zone: str
+    ) -> None:
+        """Hold the spend in each period against the sum of the events within its bounds."""
+        for period in PERIODS:
+            start, end = bounds(period, now, zone)
+            exact = sum(cost for ts_ms, cost in events if start <= ts_ms < end)
+            self.assertEqual(totals.spend_nano(["k1"], period, now, zone), exact, (zone, period))
 
     def test_both_edges_of_each_period_count_right(self) -> None:
         """The last millisecond before a period and its own first and last, in odd zones."""
