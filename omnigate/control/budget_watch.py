@@ -191,8 +191,11 @@ class BudgetWatch:
                 if not key.has_budget:
                     continue
                 watched[key.sha256] = found = self._up_to_date(key, now_ms)
-                begun_ms = max(begun_ms, found.period_ms[0])
-                turns_ms = min(turns_ms, found.period_ms[1])
+                start_ms, end_ms = found.period_ms
+                if start_ms > begun_ms:
+                    begun_ms = start_ms
+                if end_ms < turns_ms:
+                    turns_ms = end_ms
         if revision != self._book_revision:
             self._take_over(keys, watched)
             self._book_revision = revision
@@ -200,21 +203,28 @@ class BudgetWatch:
         self._loaded = True
 
     def _up_to_date(self, key: GatewayKey, now_ms: int) -> _Watched:
-        """Return a key as it is watched, compared anew if it or its period is another one."""
+        """Return a key as it is watched, compared anew if its budgets or its period are others."""
         watched = self._watched.get(key.sha256)
         if watched is None:
             watched = self._watched[key.sha256] = _Watched(key)
             # At once: its events are noted from here on.
             self._know_hashes(watched)
-        elif watched.key is key or watched.key == key:
-            if watched.period_ms[0] <= now_ms < watched.period_ms[1]:
-                return watched
-        else:
-            self._forget_hashes(watched)
-            watched.key, watched.period_ms = key, (0, 0)
-            self._know_hashes(watched)
-        self._compare(watched, now_ms)
+        elif watched.key is not key:
+            self._replace(watched, key)
+        if not watched.period_ms[0] <= now_ms < watched.period_ms[1]:
+            self._compare(watched, now_ms)
         return watched
+
+    def _replace(self, watched: _Watched, key: GatewayKey) -> None:
+        """Take over a key that may be another one, to be compared if its budgets are."""
+        was = watched.key
+        if was != key and _budgets(was) != _budgets(key):
+            watched.period_ms = (0, 0)
+        if was.hashes != key.hashes:
+            self._forget_hashes(watched)
+            watched.key = key
+            self._know_hashes(watched)
+        watched.key = key
 
     def _take_over(self, keys: tuple[GatewayKey, ...], watched: dict[str, _Watched]) -> None:
         """Forget the keys that are gone, or have no budget any more."""
@@ -272,3 +282,14 @@ class BudgetWatch:
             period=key.budget_period,
             zone=zone,
         )
+
+
+def _budgets(key: GatewayKey) -> tuple[object, ...]:
+    """All that decides how a key stands, but for what it spends."""
+    return (
+        key.budget_nano,
+        key.soft_budget_nano,
+        key.budget_period,
+        key.budget_timezone,
+        key.hashes,
+    )

@@ -306,8 +306,13 @@ class KeyBook:
         return self._installs, self.managed.revision
 
     def install(self, file_keys: Iterable[ResolvedKey]) -> None:
-        """Replace the file keys by those of a new config."""
-        self._file_keys = tuple(file_key(resolved) for resolved in file_keys)
+        """Replace the file keys by those of a new config.
+
+        A key that is as it was stays the same object, so that others see at a glance what is new.
+        """
+        known = {key: key for key in self._file_keys}
+        keys = (file_key(resolved) for resolved in file_keys)
+        self._file_keys = tuple(known.get(key, key) for key in keys)
         self._installs += 1
 
     def keys(self) -> tuple[GatewayKey, ...]:

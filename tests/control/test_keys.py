@@ -197,6 +197,15 @@ class BookTests(StoreCase):
         book.install([])
         self.assertEqual([key.name for key in book], ["m"])
 
+    def test_a_key_that_is_as_it_was(self) -> None:
+        """It stays the same object in a config that is read again; another one does not."""
+        book = KeyBook(self.store, [resolved("a", "1" * 64), resolved("b", "2" * 64)])
+        first, second = book.keys()
+        book.install([resolved("c", "2" * 64), resolved("a", "1" * 64)])
+        self.assertEqual([key.name for key in book], ["c", "a"])
+        self.assertIs(book.get("a"), first)
+        self.assertNotIn(second, book.keys())
+
     def test_clashes(self) -> None:
         """A file key with the name or the secret of a managed key is pointed out."""
         managed, _ = self.successResultOf(self.create(name="m"))
