@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -14,6 +14,43 @@ from omnigate.periods import DAY_MS
 #: A quarter of an hour. The midnights of all zones lie on one, since 1980.
 QUARTER_MS = 900_000
 QUARTERS = DAY_MS // QUARTER_MS
+
+
+class Counted(Protocol):
+    """What a sum needs to know of an event: the live one and the one read back both have it."""
+
+    @property
+    def key_sha256(self) -> str:
+        """Which key, as the SHA-256 of its secret in hex."""
+
+    @property
+    def route_model(self) -> str:
+        """The model name the client used."""
+
+    @property
+    def upstream(self) -> str | None:
+        """Which upstream answered; None when none did."""
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens that no prompt cache served."""
+
+    @property
+    def cached_input_tokens(self) -> int:
+        """Input tokens read from the provider's prompt cache."""
+
+    @property
+    def cache_write_input_tokens(self) -> int:
+        """Input tokens written to the provider's prompt cache."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens."""
+
+    @property
+    def ts_ms(self) -> int:
+        """When it happened, in milliseconds since 1970."""
+
 
 #: A row of a table: the figures of :class:`Sums` in their order. A tuple of integers is let go by
 #: the garbage collector; half a million objects of a class would hold the process for 60 ms each

@@ -221,6 +221,26 @@ class GroupingTests(SynchronousTestCase):
         totals.count(Usage(), 1)
         self.assertEqual(before[0].sums.cost_nano, 1)
 
+    def test_a_grouping_may_be_found_in_steps(self) -> None:
+        """One day a step; what is counted meanwhile is told whole or not at all."""
+        totals = self.books()
+        for by in ("key", "model", "upstream", "day"):
+            steps = totals.gather(by, "2026-01-01")
+            for _ in range(3):
+                next(steps)
+            end = self.assertRaises(StopIteration, next, steps)
+            self.assertEqual(end.value, totals.grouped(by, "2026-01-01"))
+        steps = totals.gather("key", "2026-01-01")
+        next(steps)
+        totals.count(Usage(key_sha256="k3"), 100)
+        totals.count(Usage(key_sha256="k3", ts_ms=NOV_29 + 2 * DAY_MS), 1000)
+        totals.count(Usage(key_sha256="k3", ts_ms=NOV_29 + 9 * DAY_MS), 10_000)
+        totals.drop_before(NOV_29 + 900 * DAY_MS)
+        next(steps)
+        next(steps)
+        end = self.assertRaises(StopIteration, next, steps)
+        self.assertEqual(sums_of(end.value), {"k1": 1, "k2": 10, "k3": 1000})
+
     def test_bad_questions_are_refused(self) -> None:
         """A wrong grouping or day says what it should be."""
         totals = self.books()
