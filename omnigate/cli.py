@@ -27,6 +27,7 @@ examples:
   omnigate keys delete app
   omnigate usage --by model --since 2026-11-01
   omnigate usage --by day --format csv > days.csv
+  omnigate ledger verify               whether all files of the ledger agree
   omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
 ledger reads the control plane's files, which the user has to be allowed to;

@@ -221,7 +221,7 @@ class OperationsTests(SynchronousTestCase):
         texts = page("operations.md") + page("configuration.md")
         texts += (ROOT / "README.md").read_text(encoding="utf-8")
         texts += parser().format_help()
-        for command in ("demo", "check", "keys create", "usage", "ledger export"):
+        for command in ("demo", "check", "keys create", "usage", "ledger verify", "ledger export"):
             self.assertRegex(texts, rf"omnigate {command}\b")
 
 

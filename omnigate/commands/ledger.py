@@ -13,6 +13,7 @@ from omnigate.files import file_size, list_names, replace_file
 from omnigate.ledger.export import Export, as_csv, as_jsonl
 from omnigate.ledger.family import Family
 from omnigate.ledger.reading import segments_of
+from omnigate.ledger.verify import verify
 from omnigate.periods import DAY_MS
 from omnigate.settings import ledger_path
 from omnigate.text import one_line
@@ -30,10 +31,19 @@ def add_ledger(commands: Any) -> None:
     """Add the commands to the command line."""
     ledger = commands.add_parser(
         "ledger",
-        help="export the recorded events",
-        description="Export the recorded events." + _READS,
+        help="check the ledger's files, and export the recorded events",
+        description="Check the ledger's files, and export the recorded events." + _READS,
     )
     actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    verifying = actions.add_parser(
+        "verify",
+        help="hold all files of the ledger against each other; status 1 if there is a difference",
+        description="Sum up all events anew and compare with both snapshots, row by row; compare "
+        "sealed segments with the checksums that were recorded, and id files with the events. "
+        "Names the first differences with file and offset; status 1 if there is one." + _READS,
+    )
+    _add_reading(verifying)
+    verifying.set_defaults(run=_verify)
     export = actions.add_parser(
         "export",
         help="the recorded events of some days, as JSON lines or as CSV",
@@ -83,6 +93,33 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _verify(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate ledger verify``."""
+    family = _family(options.path, environ)
+    progress = _progress(family, options)
+    try:
+        findings = verify(family, options.ids_days, progress)
+    except OSError as error:
+        raise CommandError(f"{error.filename or family.folder}: {error.strerror}") from None
+    finally:
+        progress.clear()
+    texts = [counted(findings.segments, "segment"), counted(findings.events, "event")]
+    if findings.duplicates:
+        texts.append(f"{counted(findings.duplicates, 'duplicate')} skipped")
+    print(f"{family.active}: {', '.join(texts)}")
+    for text in (*findings.checked, *findings.notes):
+        print(text)
+    if not findings.count:
+        print("no difference")
+        return 0
+    print(f"first difference: {findings.first[0]}")
+    for difference in findings.first[1:]:
+        print(f"then: {difference}")
+    if findings.count > len(findings.first):
+        print(f"and {findings.count - len(findings.first):,} more")
+    return 1
+
+
 def _export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate ledger export``."""
     if options.since and options.until and options.since > options.until:
@@ -90,12 +127,7 @@ def _export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     family = _family(options.path, environ)
     if options.output is not None:
         _spare_the_ledger(options.output, family)
-    try:
-        segments = segments_of(family)
-        total = sum(file_size(segment.path) or 0 for segment in segments)
-    except OSError as error:
-        raise CommandError(f"{family.folder}: {error.strerror}") from None
-    progress = Progress(total, options.progress)
+    progress = _progress(family, options)
     faults = _Faults(progress)
     export = Export(
         family,
@@ -184,6 +216,15 @@ def _family(path: str | None, environ: Mapping[str, str]) -> Family:
             status=2,
         )
     return family
+
+
+def _progress(family: Family, options: argparse.Namespace) -> Progress:
+    """Begin to tell how much of the segments is read."""
+    try:
+        total = sum(file_size(segment.path) or 0 for segment in segments_of(family))
+    except OSError as error:
+        raise CommandError(f"{family.folder}: {error.strerror}") from None
+    return Progress(total, options.progress)
 
 
 def _spare_the_ledger(output: str, family: Family) -> None:

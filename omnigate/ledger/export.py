@@ -14,19 +14,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
 
 from omnigate.ledger.family import Family
-from omnigate.ledger.lines import (
-    MAX_LINE_BYTES,
-    DamagedLineError,
-    NewerLineError,
-    decode_line,
-    decode_object,
-)
-from omnigate.ledger.reading import SeenIds, gaps_in, segments_of
+from omnigate.ledger.lines import DamagedLineError, decode_object
+from omnigate.ledger.reading import Run, SeenIds, gaps_in, read_runs, segments_of
 from omnigate.text import repair_utf8
 
 #: The columns of the CSV form. New ones are added behind these.
@@ -57,9 +52,6 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 #: What is put together before it is written: large enough that writes do not matter.
 PIECE_BYTES = 128 * 1024
-
-#: Lines between two looks at how far it is: a few milliseconds.
-PROGRESS_LINES = 1_000
 
 
 @attrs.define
@@ -99,16 +91,14 @@ class Export:
             self._fault(f"{self.family.sealed(first)}: segment {which} is missing")
         seen, done = SeenIds(self.ids_days), 0
         for segment in segments:
-            path, offset = segment.path, 0
-            for count, (offset, line, whole) in enumerate(segment.lines()):
-                if count % PROGRESS_LINES == 0:
-                    self.progress(done + offset)
-                # The last line of a ledger that is being written may be half there.
-                if whole and self._wanted(path, offset, line, seen):
-                    assert line is not None
-                    yield line
-            done += offset
-        self.progress(done)
+            path = segment.path
+            damage = partial(self._damage, path)
+            end = 0
+            for run in read_runs(segment, seen, damage):
+                end = run.end
+                yield from self._wanted(run)
+                self.progress(done + end)
+            done += end
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """Read the same as objects; ``cost_usd`` is the exact decimal string.
@@ -126,22 +116,17 @@ class Export:
                     self.events -= 1
                     self._fault(f"a line cannot be read whole: {error}")
 
-    def _wanted(self, path: str, offset: int, line: bytes | None, seen: SeenIds) -> bool:
-        """Judge one line: an event of these days that is counted here for the first time."""
-        try:
-            if line is None:
-                raise DamagedLineError(f"longer than {MAX_LINE_BYTES} bytes")
-            event, _ = decode_line(line)
-        except (DamagedLineError, NewerLineError) as error:
-            self._fault(f"{path}: the line at offset {offset} cannot be read: {error}")
-            return False
-        if not seen.first(event):
-            self.duplicates += 1
-            return False
-        if not self.first_ms <= event.ts_ms < self.end_ms:
-            return False
-        self.events += 1
-        return True
+    def _wanted(self, run: Run) -> Iterator[bytes]:
+        """Choose the lines of these days, each event once."""
+        for line, event, new in zip(run.lines, run.events, run.new, strict=True):
+            if not new:
+                self.duplicates += 1
+            elif self.first_ms <= event.ts_ms < self.end_ms:
+                self.events += 1
+                yield line
+
+    def _damage(self, path: str, offset: int, reason: str) -> None:
+        self._fault(f"{path}: the line at offset {offset} cannot be read: {reason}")
 
     def _fault(self, text: str) -> None:
         self.faults += 1

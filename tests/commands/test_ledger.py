@@ -10,6 +10,8 @@ from pathlib import Path
 from omnigate import cli
 from omnigate.periods import DAY_MS
 from tests.ledger.test_export import DAY, LedgerFilesTestCase, line
+from tests.ledger.written_ledger import WrittenLedger
+from tests.usage import usage_event
 
 
 class Output(io.TextIOWrapper):
@@ -39,6 +41,55 @@ class LedgerCommandTestCase(LedgerFilesTestCase):
                 assert isinstance(ending.code, int)
                 status = ending.code
         return status, out.written(), err.getvalue()
+
+
+class VerifyTests(LedgerCommandTestCase):
+    """omnigate ledger verify."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        ledger = WrittenLedger(self.family)
+        ledger.record(DAY, *[usage_event(f"e{n}", ts_ms=DAY) for n in range(20)])
+        ledger.seal()
+        ledger.record(DAY, usage_event("late", ts_ms=DAY))
+        ledger.snapshot(DAY + 1)
+
+    def test_all_right(self) -> None:
+        """Status 0, with what was checked and what was not there."""
+        status, out, err = self.run_cli("verify", self.family.active)
+        path = self.family.active
+        self.assertEqual((status, err), (0, ""))
+        first, *rest, last = out.decode().splitlines()
+        self.assertEqual((first, last), (f"{path}: 2 segments, 21 events", "no difference"))
+        self.assertIn(f"There is no spare ({self.family.spare}).", rest)
+        self.assertTrue(any("rows of 21 events compared" in text for text in rest))
+
+    def test_a_difference(self) -> None:
+        """Status 1, and the first one with its file and its place."""
+        path = Path(self.family.sealed(1))
+        path.write_bytes(path.read_bytes().replace(b'"status":200', b'"status":201'))
+        status, out, _ = self.run_cli("verify", OMNIGATE_STATE_DIR=self.family.folder)
+        lines = out.decode().splitlines()
+        differences = [text for text in lines if text.startswith(("first difference: ", "then: "))]
+        self.assertEqual((status, len(differences)), (1, 20))
+        self.assertIn(f"first difference: {path}: its SHA-256", differences[0])
+        self.assertIn(f"then: {path} at offset 0: the line cannot be read", differences[1])
+        self.assertRegex(lines[-1], "^and [0-9]+ more$")
+
+    def test_nothing_there(self) -> None:
+        """A path that leads to no ledger is a wrong argument."""
+        for arguments in (["verify", self.mktemp()], ["verify", "--ids-days", "x"]):
+            status, out, err = self.run_cli(*arguments)
+            self.assertEqual((status, out), (2, b""))
+        self.assertIn("no whole number", err)
+
+    def test_what_may_not_be_read(self) -> None:
+        """One line that names it, and status 1."""
+        os.unlink(self.family.snapshot)
+        os.mkdir(self.family.snapshot)
+        status, out, err = self.run_cli("verify", self.family.active)
+        self.assertEqual((status, out), (1, b""))
+        self.assertIn("Is a directory", err)
 
 
 class ExportTests(LedgerCommandTestCase):

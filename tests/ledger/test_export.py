@@ -33,7 +33,7 @@ class LedgerFilesTestCase(SynchronousTestCase):
     """A test with the files of a ledger, at ``self.family``."""
 
     def setUp(self) -> None:
-        folder = Path(self.mktemp())
+        folder = Path(self.mktemp()).absolute()
         folder.mkdir()
         self.family = Family(str(folder / "ledger.jsonl"))
 
@@ -91,6 +91,17 @@ class ExportTests(LedgerFilesTestCase):
         self.assertIn(f"{path}: the line at offset {len(line(1))} cannot be read", self.told[0])
         self.assertIn("longer than", self.told[1])
         self.assertIn("version 3", self.told[2])
+
+    def test_only_the_active_segment_has_a_torn_line(self) -> None:
+        """A sealed one was whole, so what lacks its line end there is a line like any other."""
+        path = self.write(1, line(1), line(2)[:-1])
+        self.write(2, line(3), line(4)[:-9], active=True)
+        export = self.export()
+        self.assertEqual(list(export.lines()), [line(n)[:-1] for n in (1, 2, 3)])
+        self.write(1, line(1), line(2)[:-9])
+        export = self.export()
+        self.assertEqual(list(export.lines()), [line(n)[:-1] for n in (1, 3)])
+        self.assertIn(f"{path}: the line at offset {len(line(1))}", self.told[0])
 
     def test_a_segment_that_is_missing_is_told(self) -> None:
         """There is no other sign of what it held."""
@@ -181,7 +192,7 @@ class ReadingTests(LedgerFilesTestCase):
     def test_a_segment_sealed_while_it_is_being_opened(self) -> None:
         """The new active segment is not taken for it."""
         self.write(1, line(1), active=True)
-        segment = SegmentReader(self.family, 1)
+        segment = SegmentReader(self.family, 1, active=True)
 
         def sealing(path: str) -> Iterator[bytes]:
             Path(path).rename(self.family.sealed(1))

@@ -1,0 +1,404 @@
+"""Holds all files of a ledger against each other, without writing any, beside a running plane.
+
+The lines are read once, from the first segment to the end of the active one, and summed up anew.
+Where the reading comes to the position of a snapshot, what it has by then must be what the
+snapshot says, row by row; each sealed segment must have the SHA-256 that the snapshots list; and
+the id files must hold the ids of the events that were counted, in their order.
+
+Where retention has deleted the first segments, sums cannot be made from the first event on. Then
+the older snapshot and the events from its position on must come to the newer one, and no lifetime
+of it may be below what the segments that are left add up to.
+
+A control plane that runs meanwhile adds lines behind the newest snapshot; what it adds after the
+segments were listed is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+
+import attrs
+
+from omnigate.files import file_size, read_file
+from omnigate.ledger.books import Books
+from omnigate.ledger.family import Family, Position, SealedSegment
+from omnigate.ledger.id_table import DIGEST_BYTES
+from omnigate.ledger.reading import Run, SeenIds, SegmentReader, gaps_in, read_runs, segments_of
+from omnigate.ledger.snapshots import (
+    MAX_SNAPSHOT_BYTES,
+    DamagedSnapshotError,
+    NewerSnapshotError,
+    SnapshotHead,
+    decode,
+)
+from omnigate.ledger.verified_ids import id_file_fault, id_table_fault
+from omnigate.ledger.verified_sums import RowDifference, differences, shortfalls
+from omnigate.text import one_line
+
+#: Differences that are kept with their places; the others are counted.
+DIFFERENCES_KEPT = 20
+
+#: Segments deleted while they were to be read that are noted one by one.
+NOTES_KEPT = 20
+
+
+@attrs.frozen
+class Difference:
+    """Something that is not as it should be.
+
+    :ivar offset: where in the file; None where it is the file as a whole.
+    """
+
+    path: str
+    offset: int | None
+    text: str
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{self.path}{place}: {self.text}"
+
+
+@attrs.define
+class Findings:
+    """What a verification found.
+
+    :ivar first: the first differences, in the order in which they were met.
+    :ivar count: how many there are in all.
+    :ivar notes: what is missing or could not be checked, in whole sentences.
+    :ivar checked: what was checked, in whole sentences.
+    """
+
+    first: list[Difference] = attrs.Factory(list)
+    count: int = 0
+    notes: list[str] = attrs.Factory(list)
+    checked: list[str] = attrs.Factory(list)
+    segments: int = 0
+    events: int = 0
+    duplicates: int = 0
+
+    def differs(self, path: str, offset: int | None, text: str) -> None:
+        """Take note of a difference."""
+        self.count += 1
+        if len(self.first) < DIFFERENCES_KEPT:
+            self.first.append(Difference(path, offset, one_line(text, 1000)))
+
+    def note(self, text: str) -> None:
+        """Take note of what is no difference."""
+        if len(self.notes) < NOTES_KEPT:
+            self.notes.append(text)
+
+
+@attrs.frozen(eq=False)
+class Generation:
+    """One of the two snapshots, decoded."""
+
+    path: str
+    data: bytes
+    head: SnapshotHead
+    books: Books
+
+    @property
+    def position(self) -> Position:
+        """What it covers."""
+        return self.head.position
+
+    @property
+    def written_ms(self) -> int:
+        """When it was written, in milliseconds since 1970."""
+        return int(datetime.fromisoformat(self.head.written_at).timestamp() * 1000)
+
+
+def verify(
+    family: Family, ids_days: int, progress: Callable[[int], None] = lambda done: None
+) -> Findings:
+    """Check everything there is.
+
+    :param ids_days: for how many days the ledger remembers ids, 0 for ever. Days that the
+        snapshots know ids of are remembered in any case.
+    :param progress: told how many bytes of lines are read so far.
+    :raises OSError: a file cannot be read.
+    """
+    findings = Findings()
+    # The snapshots first: what they cover is in the segments that are listed after them.
+    generations = _read_generations(family, findings)
+    walk = _Walk(family, generations, findings, _days_remembered(generations, ids_days))
+    walk.run(progress)
+    _check_ids(walk)
+    return findings
+
+
+def _read_generations(family: Family, findings: Findings) -> list[Generation]:
+    """Read both snapshots, the older one first."""
+    generations = []
+    # The spare first: if a new snapshot comes in between, it is one and the same twice at worst.
+    for path, name in ((family.spare, "spare"), (family.snapshot, "snapshot")):
+        data = read_file(path, MAX_SNAPSHOT_BYTES)
+        if data is None and path == family.snapshot:
+            # It is missing for a moment while a new one is put in its place.
+            data = read_file(path, MAX_SNAPSHOT_BYTES)
+        if data is None:
+            findings.note(f"There is no {name} ({path}).")
+            continue
+        try:
+            head, books = decode(data)
+        except (DamagedSnapshotError, NewerSnapshotError) as error:
+            findings.differs(path, None, str(error))
+            continue
+        generations.append(Generation(path, data, head, books))
+    return sorted(generations, key=lambda generation: generation.position)
+
+
+def _days_remembered(generations: Iterable[Generation], ids_days: int) -> int:
+    """For how many days ids were remembered, as far as can be told."""
+    reach = 0
+    for generation in generations:
+        for day in generation.head.ids:
+            written = datetime.fromisoformat(generation.head.written_at).date()
+            reach = max(reach, (written - datetime.fromisoformat(day).date()).days)
+    return max(ids_days, reach) if ids_days else 0
+
+
+class _Walk:
+    """One reading of all segments, from the first to the end of the active one.
+
+    :ivar expected: the digests of the ids that were counted on each day that a snapshot knows, up
+        to the position of the newest one, in order.
+    :ivar whole: whether every event ever recorded is among what was read.
+    """
+
+    def __init__(
+        self, family: Family, generations: list[Generation], findings: Findings, ids_days: int
+    ) -> None:
+        self.family = family
+        self.findings = findings
+        self.generations = generations
+        self.expected = {day: bytearray() for g in generations for day in g.head.ids}
+        self.whole = True
+        self._seen = SeenIds(ids_days)
+        self._left = list(generations)
+        self._books = Books()
+        # From the older snapshot on, where the first events are gone.
+        self._continued: Books | None = None
+        self._day = ""
+
+    def run(self, progress: Callable[[int], None]) -> None:
+        """Read and compare."""
+        segments = segments_of(self.family)
+        self._look_for_gaps(segments)
+        self._look_for_listed(segments)
+        done = 0
+        for segment in segments:
+            size = file_size(segment.path)
+            if size is None and not segment.active:
+                self.findings.note(f"{segment.path} was deleted meanwhile; run this again.")
+                self.whole = False
+                continue
+            self._begin_segment(segment, size or 0)
+            for end in self._read(segment, size or 0):
+                progress(done + end)
+            done += size or 0
+        self._tell_end(segments)
+
+    # -- segments -----------------------------------------------------------------------------
+
+    def _look_for_gaps(self, segments: list[SegmentReader]) -> None:
+        first = segments[0].number
+        if first > 1:
+            self.whole = False
+            which = "segment 1 was" if first == 2 else f"segments 1 to {first - 1} were"
+            text = f"The {which} deleted; what they added to the sums is in the snapshots only"
+            self.findings.note(
+                f"{text}, and cannot be made anew to compare."
+                if self.generations
+                else f"{text}, of which none can be read: that is lost."
+            )
+        for start, end in gaps_in(segments):
+            self.whole = False
+            which = f"segment {start} is" if start == end else f"segments {start} to {end} are"
+            self.findings.differs(self.family.sealed(start), None, f"{which} missing")
+
+    def _look_for_listed(self, segments: list[SegmentReader]) -> None:
+        """Look for segments that a snapshot lists behind the last that there is."""
+        last = segments[-1].number
+        listed = {sealed.number for g in self.generations for sealed in g.head.sealed}
+        for number in sorted(number for number in listed if number >= last):
+            self.findings.differs(self.family.sealed(number), None, "is missing")
+
+    def _begin_segment(self, segment: SegmentReader, size: int) -> None:
+        """Compare a segment's bytes with what the snapshots say of them."""
+        listed = {s for g in self.generations for s in g.head.sealed if s.number == segment.number}
+        ends = {
+            g.position.offset: g for g in self.generations if g.position.segment == segment.number
+        }
+        stops = sorted({*ends, *(sealed.size for sealed in listed)})
+        hashes = _hashes(segment, [stop for stop in stops if stop <= size])
+        for sealed in sorted(listed, key=lambda sealed: sealed.size):
+            self._check_sealed(segment, sealed, size, hashes)
+        for offset, generation in sorted(ends.items()):
+            if offset > size:
+                text = f"has {size} bytes; {generation.path} covers {offset}"
+                self.findings.differs(segment.path, size, text)
+            elif hashes[offset] != generation.head.active_sha256:
+                text = f"the first {offset} bytes are not those that {generation.path} covers"
+                self.findings.differs(segment.path, None, text)
+
+    def _check_sealed(
+        self, segment: SegmentReader, sealed: SealedSegment, size: int, hashes: dict[int, str]
+    ) -> None:
+        if size != sealed.size:
+            text = f"has {size} bytes; it was sealed with {sealed.size}"
+            self.findings.differs(segment.path, min(size, sealed.size), text)
+        elif hashes[size] != sealed.sha256:
+            self.findings.differs(segment.path, None, "its SHA-256 is not that which was recorded")
+
+    def _read(self, segment: SegmentReader, size: int) -> Iterator[int]:
+        """Read a segment's lines, and compare where a snapshot ends; yield how far it is."""
+        stops = {g.position.offset for g in self._left if g.position.segment == segment.number}
+        path, counted = segment.path, 0
+        damage = partial(self._damage, path)
+        limit = size if segment.active else None
+        self._compare_up_to(Position(segment.number, 0))
+        for run in read_runs(segment, self._seen, damage, stops, limit):
+            self._enter(run)
+            counted += sum(run.new)
+            self._compare_up_to(Position(segment.number, run.end))
+            yield run.end
+        self.findings.segments += 1
+        for generation in self.generations:
+            for sealed in generation.head.sealed:
+                if sealed.number == segment.number and sealed.events != counted:
+                    text = f"{counted} events of it count; {generation.path} says {sealed.events}"
+                    self.findings.differs(path, None, text)
+
+    def _damage(self, path: str, offset: int, reason: str) -> None:
+        self.findings.differs(path, offset, f"the line cannot be read: {reason}")
+
+    def _enter(self, run: Run) -> None:
+        """Count the events of some lines that were recorded on one day."""
+        kept = [books for books in (self._books, self._continued) if books is not None]
+        if run.lines and run.day != self._day:
+            # As the ledger did, so that what it dropped then is dropped here.
+            self._day = run.day
+            now_ms = int(datetime.fromisoformat(f"{run.day}T00:00:00+00:00").timestamp()) * 1000
+            for books in kept:
+                books.turn_to(run.day, now_ms)
+        fresh = []
+        for line, event, cost, digest, new in zip(
+            run.lines, run.events, run.costs, run.digests, run.new, strict=True
+        ):
+            if new:
+                for books in kept:
+                    books.replay(event, cost, line)
+                fresh.append(digest)
+        self.findings.events += len(fresh)
+        self.findings.duplicates += len(run.lines) - len(fresh)
+        if self._left and run.day in self.expected:
+            self.expected[run.day] += b"".join(fresh)
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def _compare_up_to(self, position: Position) -> None:
+        """Compare the snapshots whose position was reached."""
+        while self._left and self._left[0].position <= position:
+            generation = self._left.pop(0)
+            if generation.position < position:
+                self.findings.differs(
+                    generation.path, None, "the position it covers is not the beginning of a line"
+                )
+            self._compare(generation)
+
+    def _compare(self, generation: Generation) -> None:
+        head, books = generation.head, self._books if self.whole else self._continued
+        where = f"segment {head.position.segment}, offset {head.position.offset}"
+        about = f"{generation.path}: up to {where}, written at {head.written_at}"
+        if books is not None:
+            for found in differences(books, generation.books, generation.written_ms):
+                self._row_differs(generation, found)
+            self.findings.checked.append(
+                f"{about}; {head.rows:,} rows of {head.events:,} events compared"
+            )
+        else:
+            for found in shortfalls(self._books.totals, generation.books.totals):
+                self._row_differs(generation, found)
+            self.findings.checked.append(
+                f"{about}; its lifetimes are compared with the segments that are left only"
+            )
+        if not self.whole and self._continued is None:
+            self._continued = generation.books
+        self._compare_counts(generation)
+
+    def _row_differs(self, generation: Generation, found: RowDifference) -> None:
+        names = ", ".join(f'"{name}"' if name is not None else "null" for name in found.row)
+        offset = found.offset_in(generation.data)
+        self.findings.differs(generation.path, offset, f"the row [{names}] {found.text}")
+
+    def _compare_counts(self, generation: Generation) -> None:
+        """Compare how many ids a snapshot knows with the events counted on each day."""
+        for day, recorded in sorted(generation.head.ids.items()):
+            counted = len(self.expected[day]) // DIGEST_BYTES
+            if counted > recorded or (self.whole and counted < recorded):
+                text = f"it knows {recorded} ids of {day}, and {counted} events were counted"
+                self.findings.differs(generation.path, None, text)
+
+    def _tell_end(self, segments: list[SegmentReader]) -> None:
+        """Tell of snapshots that end behind the last line."""
+        for generation in self._left:
+            place = generation.position
+            text = (
+                f"it covers segment {place.segment} up to offset {place.offset}, which is not there"
+            )
+            self.findings.differs(generation.path, None, text)
+        if not self.generations:
+            self.findings.note("Without a snapshot there is nothing to compare the sums with.")
+
+
+def _hashes(segment: SegmentReader, stops: list[int]) -> dict[int, str]:
+    """The SHA-256 of a segment's first bytes, for each of some rising numbers of them."""
+    hashes: dict[int, str] = {}
+    digest, done = sha256(), 0
+    if not stops:
+        return hashes
+    for piece in segment.pieces(stops[-1]) if stops[-1] else ():
+        start = 0
+        for stop in stops:
+            if done + start <= stop < done + len(piece):
+                digest.update(piece[start : stop - done])
+                start = stop - done
+                hashes[stop] = digest.hexdigest()
+        digest.update(piece[start:])
+        done += len(piece)
+    hashes[stops[-1]] = digest.hexdigest()
+    hashes.setdefault(0, sha256().hexdigest())
+    return hashes
+
+
+def _check_ids(walk: _Walk) -> None:
+    """Check the id files that the newest snapshot knows, and their tables."""
+    family, findings = walk.family, walk.findings
+    if not walk.generations:
+        return
+    newest = walk.generations[-1]
+    for day, recorded in sorted(newest.head.ids.items()):
+        path, expected = family.ids(day), walk.expected[day]
+        if len(expected) > recorded * DIGEST_BYTES:
+            continue  # told of already
+        # Where the first events of a day are gone, those that are left are its last ones.
+        first = 0 if walk.whole else recorded - len(expected) // DIGEST_BYTES
+        fault = id_file_fault(path, recorded, expected, first)
+        if fault is not None and file_size(path) is None and _installed_since(newest):
+            findings.note(f"{path} was dropped meanwhile; run this again.")
+        elif fault is not None:
+            findings.differs(path, *fault)
+        text = id_table_fault(family, day)
+        if text is not None:
+            findings.differs(family.id_table(day), None, text)
+    ids, days = sum(newest.head.ids.values()), len(newest.head.ids)
+    findings.checked.append(f"{ids:,} ids of {days} UTC {'day' if days == 1 else 'days'}")
+
+
+def _installed_since(newest: Generation) -> bool:
+    """Whether another snapshot has taken the place of the newest one since that was read."""
+    return read_file(newest.path, MAX_SNAPSHOT_BYTES) != newest.data
