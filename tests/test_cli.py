@@ -94,7 +94,7 @@ class CliTests(AdminServerTestCase):
         """A table without columns that nothing fills."""
         keys = [
             {"name": "app", "source": "managed", "rpm": 600, "models": ["fast", "claude-*"]},
-            {"name": "b", "source": "file", "rpm": 0, "models": None},
+            {"name": "b", "source": "file", "rpm": 0, "models": None, "soft_budget_usd": None},
         ]
         FakeAdmin.answers["/admin/keys"] = (200, json.dumps({"keys": keys}).encode())
         status, out, _ = self.run_cli("keys", "list")

@@ -103,7 +103,10 @@ def _list_keys(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.json:
         print(client.text("GET", "/admin/keys"))
     else:
-        print_table(rows_of(client.call("GET", "/admin/keys"), "keys"), _KEY_COLUMNS)
+        rows = rows_of(client.call("GET", "/admin/keys"), "keys")
+        # Few have soft budgets, or zones; a column of dashes alone would tell nobody anything.
+        told = [name for name in _KEY_COLUMNS if any(row.get(name) is not None for row in rows)]
+        print_table(rows, told or _KEY_COLUMNS)
     return 0
 
 

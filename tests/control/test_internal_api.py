@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import decode_snapshot
 from omnigate.files import append_file
 from tests.control.conversation import INTERNAL
-from tests.control.plane import APP_SHA, START, Plane, event
+from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
 DAY = 86_400
 
@@ -73,6 +75,36 @@ class ConfigTests(SynchronousTestCase):
         self.assertTrue(blocked())
         plane.clock.advance(1)
         self.assertFalse(blocked())
+
+    def test_block_lapses_at_midnight_in_a_zone(self) -> None:
+        """The poll that finds a new day in Stockholm frees the key: 23 hours of it, or 25."""
+        zone = 'budget_period = "daily"\nbudget_timezone = "Europe/Stockholm"'
+        for day, hours in (("2027-03-28", 23), ("2027-06-01", 24), ("2027-10-31", 25)):
+            plane = Plane(self.mktemp(), CONFIG.replace('budget_period = "daily"', zone))
+            midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo("Europe/Stockholm"))
+            plane.clock.advance(midnight.timestamp() - plane.clock.seconds())
+
+            def blocked(plane: Plane = plane) -> bool:
+                (key,) = decode_snapshot(plane.internal("GET", "/internal/config").body).keys
+                return key.blocked
+
+            def spend(name: str, plane: Plane = plane) -> None:
+                found = event(id=name, input_tokens=100_000, ts_ms=plane.now_ms())
+                batch = json.dumps({"events": [found]}).encode()
+                self.assertEqual(
+                    plane.internal("POST", "/internal/usage/batch", batch).json()["recorded"], 1
+                )
+
+            spend("first")
+            self.assertTrue(blocked())
+            plane.clock.advance(hours * 3600 - 0.001)
+            self.assertTrue(blocked())
+            spend("last")
+            plane.clock.advance(midnight.timestamp() + hours * 3600 - plane.clock.seconds())
+            self.assertFalse(blocked(), day)
+            spend("next")
+            self.assertTrue(blocked())
+            plane.close()
 
     def test_reloaded_config_travels(self) -> None:
         """What the operator changes in the file is in the next snapshot."""
