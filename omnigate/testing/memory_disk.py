@@ -130,6 +130,10 @@ class MemoryDisk:
         prefix = folder.rstrip("/") + "/"
         return {p: c for p, c in self._platter.shown().items() if p.startswith(prefix)}
 
+    def certain(self) -> dict[str, bytes]:
+        """Return what would be left of every file if nothing is of what was not synced."""
+        return self._platter.certain()
+
     def put(self, path: str, content: bytes) -> None:
         """Make a file hold this and nothing else, on the disk for certain, whatever it held."""
         fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -188,6 +192,14 @@ class MemoryDisk:
         self.history.clear()
         self._platter.forget(opened.number for opened in self._opened.values())
         self._base = self._platter.copy() if self._recording else Platter()
+
+    def write_back(self) -> None:
+        """Bring everything to the disk, as the kernel does within half a minute."""
+        for number, file in self._platter.files.items():
+            if file.changes:
+                self._do(Sync(number))
+        for folder in self.folders:
+            self._do(SyncFolder(folder))
 
     def mark(self, value: object) -> None:
         """Write into the history what the world outside has been told by now."""

@@ -289,6 +289,10 @@ class Platter:
         """Return what processes see."""
         return {path: bytes(self.files[number].content) for path, number in self.names.items()}
 
+    def certain(self) -> dict[str, bytes]:
+        """Return what is on the disk whatever happens."""
+        return {path: self.files[number].durable for path, number in self._durable_names.items()}
+
     def crash(self, folder: str, rng: Random | None) -> None:
         """Lose the power of the machine that has this folder, and go on with what is left.
 

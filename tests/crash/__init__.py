@@ -1,0 +1,1 @@
+"""Stores started anew on every state of the disk that a crash may leave."""
