@@ -301,6 +301,13 @@ WHOLE_LIFE: list[Step] = [
     *[step("append")] * 4,
     step("acknowledge", 5),  # and again
     *[step("work")] * 4,
+    *[step("append")] * 4,
+    step("acknowledge", 6),
+    step("work"),
+    step("fail", "write"),  # an event is in neither file
+    step("append"),
+    step("work"),
+    step("recover"),
     step("acknowledge", 10**6),  # emptied
     step("append"),
     step("begin_turn"),
