@@ -93,6 +93,7 @@ class Bill:
     :ivar half: those whose settling fell together with the end of the process, by id.
     :ivar acknowledged: the ids of those that the control plane said it has.
     :ivar lost: the ids of those that may be missing.
+    :ivar refused_writes: the data plane's disk was full, and perhaps not all was written since.
     :ivar excused: how many there are, and why.
     """
 
@@ -105,6 +106,8 @@ class Bill:
         self.lost: set[str] = set()
         self.excused = Excused()
         self.refused_writes = False
+        # By key: id, time and cost of all that was ever used.
+        self._used: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
         self._blocked: dict[str, frozenset[str]] = {}
         self._handed_polls = 0
         self.polls = 0
@@ -116,13 +119,18 @@ class Bill:
         """Note an event that was spooled."""
         if event["id"] in self.events:
             raise WrongBillError(f"{event['id']} was settled twice")
+        self._keep(event)
         if not taken:
             raise WrongBillError(f"{event['id']} was refused by the spool")
         self.events[event["id"]] = event
 
     def half_settled(self, event: dict[str, Any]) -> None:
         """Note an event whose data plane ended while it was spooled."""
+        self._keep(event)
         self.half[event["id"]] = event
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        self._used[event["key_sha256"]].append((event["id"], event["ts_ms"], cost_nano(event)))
 
     def data_ended(self, data: DataSide) -> None:
         """Compare what a data plane that is gone has counted, and note what was under way."""
@@ -160,6 +168,11 @@ class Bill:
                 raise WrongBillError(f"{name} was on the disk and is gone")
             self.lost.add(name)
 
+    def see_written(self, written: set[str]) -> None:
+        """Forget that the data plane's disk was full, if its file has all that waits by now."""
+        if all(name in written or name in self.acknowledged for name in self.events):
+            self.refused_writes = False
+
     # -- what the control plane said
 
     def handed(self, request: bytes) -> None:
@@ -189,25 +202,17 @@ class Bill:
         self.blocked_polls += bool(blocked)
         now_ms = self._world.wall_ms()
         for sha256, budget in BUDGETS.items():
-            sure = self._spent(sha256, budget, now_ms, self.acknowledged)
-            perhaps = self._spent(sha256, budget, now_ms, self.events | self.half)
+            start, end = period(budget, now_ms)
+            sure = perhaps = 0
+            for name, ts_ms, nano in self._used[sha256]:
+                if start <= ts_ms < end:
+                    perhaps += nano
+                    if name in self.acknowledged:
+                        sure += nano
             if sure >= budget.nano and sha256 not in blocked:
                 raise WrongBillError(f"{budget.name} spent {sure} of {budget.nano} and is free")
             if perhaps < budget.nano and sha256 in blocked:
                 raise WrongBillError(f"{budget.name} spent {perhaps} of {budget.nano}, is blocked")
-
-    def _spent(self, sha256: str, budget: Budget, now_ms: int, ids: Iterable[str]) -> int:
-        start, end = period(budget, now_ms)
-        total = 0
-        for name in ids:
-            event = self.events.get(name) or self.half.get(name)
-            if (
-                event is not None
-                and event["key_sha256"] == sha256
-                and start <= event["ts_ms"] < end
-            ):
-                total += cost_nano(event)
-        return total
 
     # -- the end
 
@@ -342,8 +347,19 @@ def cost_nano(event: Mapping[str, Any]) -> int:
     return sum(event[member] * price for member, price in zip(COUNTS, prices, strict=True))
 
 
+#: The period of each budget that was looked up last: most look-ups are for the same one.
+_periods: dict[Budget, tuple[int, int]] = {}
+
+
 def period(budget: Budget, now_ms: int) -> tuple[int, int]:
     """Beginning and end of a budget's period, by the calendar."""
+    start, end = _periods.get(budget, (0, 0))
+    if not start <= now_ms < end:
+        start, end = _periods[budget] = _find_period(budget, now_ms)
+    return start, end
+
+
+def _find_period(budget: Budget, now_ms: int) -> tuple[int, int]:
     if budget.period == "total":
         return 0, 1 << 62
     zone = ZoneInfo(budget.zone)

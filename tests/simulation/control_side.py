@@ -184,14 +184,18 @@ class ControlSide:
         elif self._world.rng.random() < 0.5:
             self.write(1)
 
-    def see_stopped(self) -> None:
-        """Note that it has stopped or could not start, if it is so."""
-        if self.alive and self.ending.failed is not None:
+    def see_stopped(self) -> bool:
+        """Whether it has stopped just now, or found that it cannot start."""
+        if not self.alive:
+            return False
+        if self.ending.failed is not None:
             self._world.note(f"the control plane cannot start: {self.ending.failed}")
-            self.runs = False
-        if self.stopping is not None and self.stopping.called and self.alive:
+        elif self.stopping is not None and self.stopping.called:
             self._world.note("the control plane has stopped")
-            self.runs = False
+        else:
+            return False
+        self.runs = False
+        return True
 
     def write(self, count: int | None = None) -> None:
         """Do disk jobs that wait; by default all, and those they lead to."""

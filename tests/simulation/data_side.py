@@ -167,13 +167,15 @@ class DataSide:
         elif self._world.rng.random() < 0.5:
             self.write(1)
 
-    def see_stopped(self) -> None:
-        """Note that it has stopped, if it has."""
-        if self.stopping is not None and self.stopping.called and self.alive:
-            self._world.note("the data plane has stopped")
-            self._bill.data_ended(self)
-            self.runs = False
-            self._provider.forget()
+    def see_stopped(self) -> bool:
+        """Whether it has stopped just now."""
+        if self.stopping is None or not self.stopping.called or not self.alive:
+            return False
+        self._world.note("the data plane has stopped")
+        self._bill.data_ended(self)
+        self.runs = False
+        self._provider.forget()
+        return True
 
     def write(self, count: int | None = None) -> None:
         """Do disk jobs that wait; by default all, and those they lead to."""

@@ -34,21 +34,21 @@ def judge(story: Story) -> None:
     _start_again(story)
     _check_sums(story, ledgered, "after a stop and a start")
     power = story.rng.random() < 0.5
-    story.control_dies(power)
+    story.mishaps.control_dies(power)
     _start_again(story)
     _check_sums(story, ledgered, f"after {'a power loss' if power else 'a kill'} and a start")
-    story.control_dies(False)
+    story.mishaps.control_dies(False)
     for path in story.world.disk.paths(CONTROL_FOLDER):
         if path.startswith(STEM) and not path.endswith(".jsonl"):
             story.world.disk.unlink(path)
     _start_again(story)
     _check_sums(story, ledgered, "when every line is read again")
-    story.control_dies(False)
+    story.mishaps.control_dies(False)
     story.bill.check_lines(_lines(story), story.provider.attempts)
 
 
 def _start_again(story: Story) -> None:
-    story.start_control()
+    story.mishaps.start_control()
     for _ in range(10):
         story.step(0.5)
         if story.control.ready:

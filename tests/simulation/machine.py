@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from omnigate import files
 from omnigate.ledger import segments
 from omnigate.testing.memory_disk import MemoryDisk
+from omnigate.testing.platter import Sync, SyncFolder
 
 
 class Machine(MemoryDisk):
@@ -26,6 +27,19 @@ class Machine(MemoryDisk):
         if self.calls_left.get(machine) == 0 and machine not in self.ended:
             self.ended.append(machine)
         super()._attempt(call, path, changes)
+
+    def kill(self, folder: str | None = None) -> None:
+        """Kill a process; a full disk stays full for the next one."""
+        free = self.free_bytes.copy()
+        super().kill(folder)
+        self.free_bytes = free
+
+    def write_back(self) -> None:
+        """Let so much time pass that everything has reached the disks."""
+        for number in list(self._platter.files):
+            self._do(Sync(number))
+        for folder in self.folders:
+            self._do(SyncFolder(folder))
 
     def shown(self, path: str) -> bytes:
         """What a process sees of a file; nothing where there is none."""

@@ -79,12 +79,14 @@ class Provider:
 
     def look(self) -> None:
         """Read what was asked since the last look."""
-        for connection, seen in self._connections:
+        for connection, seen in self._connections[:]:
             taken = len(connection.transport._taken)
             if taken > seen[0]:
                 data = bytes(connection.transport._taken[seen[0] :])
                 seen[0] = taken
                 self._asked(connection, data)
+            elif not connection.transport.connected:
+                self._connections.remove((connection, seen))
 
     def _asked(self, connection: FakeConnection, data: bytes) -> None:
         head, _, body = data.partition(b"\r\n\r\n")
@@ -219,7 +221,8 @@ def _whole(rng: random.Random, answer: dict[str, Any]) -> list[tuple[bytes, bool
     data = reply(json.dumps(answer).encode())
     if rng.random() < 0.5:
         return [(data, True, True)]
-    at = rng.randrange(1, len(data))
+    # The figures stand last, and are whole only with the second piece.
+    at = rng.randrange(1, len(data) - 1)
     return [(data[:at], False, False), (data[at:], True, True)]
 
 

@@ -47,14 +47,14 @@ class Tally:
         self.runs += 1
         self.requests += len(story.asked)
         self.events += len(story.bill.events)
-        self.faults += len(story.faults)
+        self.faults += len(story.mishaps.names)
         self.polls += story.bill.polls
         self.blocked_polls += story.bill.blocked_polls
         self.under_way += excused.under_way
         self.unsynced += excused.unsynced
         self.unwritten += excused.unwritten
-        self.powerless += story.power_lost
-        self.filled += story.disk_filled
+        self.powerless += story.mishaps.power_lost
+        self.filled += story.mishaps.disk_filled
 
 
 class Stage:
@@ -101,6 +101,6 @@ class Stage:
 def _told(story: Story, what: str) -> str:
     seed = story.world.seed
     return (
-        f"run {seed}: {what}\n  after: {'; '.join(story.faults) or 'no fault'}\n"
+        f"run {seed}: {what}\n  after: {'; '.join(story.mishaps.names) or 'no fault'}\n"
         f'  see it again: make soak ARGS="--seed {seed}"'
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,8 +16,9 @@ from tests.simulation.control_side import ControlSide
 from tests.simulation.data_side import DataSide
 from tests.simulation.judge import is_whole, judge
 from tests.simulation.link import Link, Weather
+from tests.simulation.mishaps import Mishaps
 from tests.simulation.provider import Provider
-from tests.simulation.world import CONTROL_FOLDER, DATA_FOLDER, World
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from omnigate.settings import DataSettings
@@ -36,11 +36,6 @@ MOMENTS = (
     "2026-10-24T21:59:45",
     "2027-11-07T05:59:45",
 )
-
-SPOOL = f"{DATA_FOLDER}/omnigate-usage.spool"
-
-#: Months that may pass in a run: ids are known again for longer.
-MAX_MONTHS = 3
 
 #: How long a run waits for everything to come to rest, in seconds of its own.
 REST_SECONDS = 400
@@ -68,7 +63,7 @@ class Asked:
 class Story:
     """See the module's docstring.
 
-    :ivar faults: what went wrong, by name, in order.
+    :ivar mishaps: what went wrong.
     """
 
     def __init__(
@@ -96,10 +91,9 @@ class Story:
         # Few, so that some of them spend what they may.
         self.keys = rng.sample(config.NAMES, rng.choice((2, 3, 4)))
         self.asked: list[Asked] = []
-        self.faults: list[str] = []
-        self.power_lost = self.disk_filled = False
-        self._months = 0
-        self._until: list[tuple[float, Callable[[], None]]] = []
+        self.mishaps = Mishaps(
+            self.world, self.data, self.control, self.link, self.provider, self.bill, self.step
+        )
 
     # -- playing
 
@@ -122,7 +116,7 @@ class Story:
         while len(self.asked) < wanted:
             luck = rng.random()
             if luck < trouble:
-                self._something_fails()
+                self.mishaps.something_fails()
             elif luck < 0.3:
                 self._somebody_asks()
             elif luck < 0.75:
@@ -140,10 +134,7 @@ class Story:
     def step(self, seconds: float) -> None:
         """Let time pass everywhere."""
         self.world.now += seconds
-        for due, call in list(self._until):
-            if due <= self.world.now:
-                self._until.remove((due, call))
-                call()
+        self.mishaps.come_due()
         self.data.step(seconds)
         self._look()
         self.control.step(seconds)
@@ -156,22 +147,7 @@ class Story:
         self.provider.look()
         self.link.pump()
         self.provider.look()
-        self.data.see_stopped()
-        self.control.see_stopped()
-        self._see_ends()
-
-    def _see_ends(self) -> None:
-        ended = self.world.disk.ended
-        for folder in list(ended):
-            power = self.rng.random() < 0.5
-            if folder == DATA_FOLDER:
-                self._data_dies(power)
-            else:
-                self.control_dies(power)
-            ended.remove(folder)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        self._until.append((self.world.now + seconds, call))
+        self.mishaps.see_ends()
 
     # -- clients
 
@@ -231,166 +207,16 @@ class Story:
         side = self.rng.choice((self.data, self.control))
         side.prompt = not side.prompt
 
-    # -- faults
-
-    def _something_fails(self) -> None:
-        rng = self.rng
-        name, call = rng.choice(
-            (
-                ("the data plane is killed", lambda: self._data_dies(False)),
-                ("the data plane's power fails", lambda: self._data_dies(True)),
-                ("the data plane is stopped", self.data.stop),
-                ("the data plane's end comes in the middle of things", self._data_fuse),
-                ("the control plane is killed", lambda: self.control_dies(False)),
-                ("the control plane's power fails", lambda: self.control_dies(True)),
-                ("the control plane is stopped", self.control.stop),
-                ("the control plane's end comes in the middle of things", self._control_fuse),
-                ("the control plane's end comes in the middle of things", self._control_fuse),
-                ("the link is cut", self.link.cut),
-                ("the planes are parted", self._part),
-                ("a storm", self._storm),
-                ("the day ends", self._day_ends),
-                ("the month ends", self._month_ends),
-                ("a quarter ends", self._quarter_ends),
-                ("five minutes pass", lambda: self.step(301.0)),
-                ("the data plane's disk is full", lambda: self._fill(DATA_FOLDER)),
-                ("the control plane's disk is full", lambda: self._fill(CONTROL_FOLDER)),
-                ("syncs fail", self._syncs_fail),
-                ("a provider is away", self._provider_away),
-            )
-        )
-        self.world.note(name)
-        self.faults.append(name)
-        call()
-
-    def _data_dies(self, power: bool) -> None:
-        data, disk = self.data, self.world.disk
-        disk.calls_left.pop(DATA_FOLDER, None)
-        if data.runs:
-            self.world.note(f"the data plane dies{' with its power' if power else ''}")
-            data.killed()
-            self.bill.data_ended(data)
-            written, durable = _ids(disk.shown(SPOOL)), _ids(disk.durable(SPOOL))
-        elif not power:
-            return
-        else:
-            written, durable = _ids(disk.shown(SPOOL)), _ids(disk.durable(SPOOL))
-        if power:
-            self.power_lost = True
-            disk.crash(DATA_FOLDER, self.rng)
-        else:
-            disk.kill(DATA_FOLDER)
-        self.bill.machine_lost(power, written, durable, _ids(disk.shown(SPOOL)))
-        self._later(self.rng.choice((0.0, 1.0, 8.0)), self._start_data)
-
-    def _data_fuse(self) -> None:
-        self.world.disk.calls_left[DATA_FOLDER] = self.rng.randrange(6)
-
-    def control_dies(self, power: bool) -> None:
-        """End the control plane where it stands; a new one starts soon."""
-        control, disk = self.control, self.world.disk
-        disk.calls_left.pop(CONTROL_FOLDER, None)
-        if control.runs:
-            self.world.note(f"the control plane dies{' with its power' if power else ''}")
-            control.killed()
-        elif not power:
-            return
-        if power:
-            disk.crash(CONTROL_FOLDER, self.rng)
-        else:
-            disk.kill(CONTROL_FOLDER)
-        self._later(self.rng.choice((0.0, 1.0, 8.0, 40.0)), self.start_control)
-
-    def _control_fuse(self) -> None:
-        self.world.disk.calls_left[CONTROL_FOLDER] = self.rng.randrange(12)
-
-    def _start_data(self) -> None:
-        if not self.data.alive and not self.data.start():
-            self.world.disk.kill(DATA_FOLDER)
-            self._later(5.0, self._start_data)
-
-    def start_control(self) -> None:
-        """Start a control plane, if there is none."""
-        if not self.control.alive:
-            self.world.disk.kill(CONTROL_FOLDER)
-            self.control.start()
-
-    def _part(self) -> None:
-        self.link.parted = True
-        self._later(self.rng.choice((1.0, 15.0, 60.0)), self._meet)
-
-    def _meet(self) -> None:
-        self.link.parted = False
-
-    def _storm(self) -> None:
-        calm = self.link.weather
-        self.link.weather = Weather(0.2, 0.1, 0.2, 0.3)
-        self._later(self.rng.choice((5.0, 30.0)), lambda: self._calm(calm))
-
-    def _calm(self, weather: Weather) -> None:
-        self.link.weather = weather
-
-    def _day_ends(self) -> None:
-        now = self._date()
-        midnight = datetime.datetime.combine(now.date(), datetime.time(), datetime.UTC)
-        self.world.set_wall((midnight + datetime.timedelta(days=1)).timestamp() - 1.0)
-
-    def _month_ends(self) -> None:
-        if self._months >= MAX_MONTHS:
-            return
-        self._months += 1
-        first = self._date().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        after = (first + datetime.timedelta(days=32)).replace(day=1)
-        self.world.set_wall(after.timestamp() - 1.0)
-
-    def _quarter_ends(self) -> None:
-        """So long that ids are forgotten; only where nothing waits that they are needed for."""
-        if (
-            self.data.drained
-            and self.control.ready
-            and self.link.idle
-            and self._months < MAX_MONTHS
-        ):
-            self._months = MAX_MONTHS
-            self.world.set_wall(self.world.wall() + (config.IDS_DAYS + 1) * 86_400)
-
-    def _date(self) -> datetime.datetime:
-        return datetime.datetime.fromtimestamp(self.world.wall(), datetime.UTC)
-
-    def _fill(self, folder: str) -> None:
-        disk = self.world.disk
-        disk.free_bytes[folder] = self.rng.choice((0, 100, 3000))
-        if folder == DATA_FOLDER:
-            self.disk_filled = self.bill.refused_writes = True
-        self._later(self.rng.choice((2.0, 10.0, 60.0)), lambda: self._make_room(folder))
-
-    def _make_room(self, folder: str) -> None:
-        self.world.disk.free_bytes.pop(folder, None)
-
-    def _syncs_fail(self) -> None:
-        self.world.disk.fail("fdatasync", self.rng.choice((1, 2)), folder=CONTROL_FOLDER)
-
-    def _provider_away(self) -> None:
-        name = self.rng.choice(tuple(config.PRICES))
-        self.provider.refusing.add(name)
-        self._later(self.rng.choice((2.0, 20.0)), lambda: self.provider.refusing.discard(name))
-
     # -- the end
 
     def _rest(self) -> None:
         """Heal everything, and let time pass until nothing is left to be done."""
         self.world.note("everything is healed")
-        self._until.clear()
-        self.link.weather = Weather()
-        self.link.parted = False
-        self.world.disk.heal()
-        self.provider.refusing.clear()
+        self.mishaps.heal()
         self.data.prompt = self.control.prompt = True
         until = self.world.now + REST_SECONDS
         while self.world.now < until:
-            for side, start in ((self.data, self._start_data), (self.control, self.start_control)):
-                if not side.alive:
-                    start()
+            self.mishaps.start_both()
             self.provider.finish()
             self.step(1.0)
             if (
@@ -411,14 +237,3 @@ class Story:
         if self.data.alive:
             raise WrongBillError("the data plane does not stop")
         self.link.pump()
-
-
-def _ids(content: bytes) -> set[str]:
-    """The ids of the whole lines of a spool."""
-    ids = set()
-    for line in content.split(b"\n")[:-1]:
-        try:
-            ids.add(json.loads(line)["id"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return ids

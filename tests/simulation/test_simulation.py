@@ -38,9 +38,9 @@ class QuarterTests(StageTestCase):
             story = self.stage.play(seed)
             self.assertEqual([], self.flushLoggedErrors(), f"run {seed}")
             excused = story.bill.excused
-            if not story.power_lost:
+            if not story.mishaps.power_lost:
                 self.assertEqual(0, excused.unsynced, f"run {seed}")
-            if not story.disk_filled:
+            if not story.mishaps.disk_filled:
                 self.assertEqual(0, excused.unwritten, f"run {seed}")
             tally.count(story)
         # What never happens is not tested.
