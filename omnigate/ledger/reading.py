@@ -180,7 +180,7 @@ def read_runs(
         if offset in stops or len(run.lines) >= RUN_LINES:
             yield _closed(run, offset, seen)
             run = Run()
-        run.end = offset + (0 if line is None else len(line) + whole)
+        run.end = end = offset + (0 if line is None else len(line) + whole)
         try:
             if line is None:
                 raise DamagedLineError(f"longer than {MAX_LINE_BYTES} bytes")
@@ -191,7 +191,7 @@ def read_runs(
         day = event.received_at[:10]
         if day != run.day and run.lines:
             yield _closed(run, offset, seen)
-            run = Run(end=run.end)
+            run = Run(end=end)
         run.day = day
         run.lines.append(line)
         run.events.append(event)

@@ -21,9 +21,7 @@ def id_file_fault(
     :param first: which record the first of those is, from 0 on.
     :raises OSError: it cannot be read.
     """
-    size = file_size(path)
-    if size is None:
-        return None, f"is missing; the snapshot knows {recorded} ids of it"
+    size = file_size(path) or 0
     try:
         there = records_in(path)
     except NewerIdsError as error:

@@ -126,7 +126,7 @@ def verify(
     generations = _read_generations(family, findings)
     walk = _Walk(family, generations, findings, _days_remembered(generations, ids_days))
     walk.run(progress)
-    _check_ids(walk)
+    _check_ids(walk, ids_days)
     return findings
 
 
@@ -156,8 +156,7 @@ def _days_remembered(generations: Iterable[Generation], ids_days: int) -> int:
     reach = 0
     for generation in generations:
         for day in generation.head.ids:
-            written = datetime.fromisoformat(generation.head.written_at).date()
-            reach = max(reach, (written - datetime.fromisoformat(day).date()).days)
+            reach = max(reach, _days_between(day, generation.head.written_at[:10]))
     return max(ids_days, reach) if ids_days else 0
 
 
@@ -167,6 +166,7 @@ class _Walk:
     :ivar expected: the digests of the ids that were counted on each day that a snapshot knows, up
         to the position of the newest one, in order.
     :ivar whole: whether every event ever recorded is among what was read.
+    :ivar last_day: the UTC day on which the last line read was recorded; empty without one.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class _Walk:
         self._books = Books()
         # From the older snapshot on, where the first events are gone.
         self._continued: Books | None = None
-        self._day = ""
+        self.last_day = ""
 
     def run(self, progress: Callable[[int], None]) -> None:
         """Read and compare."""
@@ -279,9 +279,9 @@ class _Walk:
     def _enter(self, run: Run) -> None:
         """Count the events of some lines that were recorded on one day."""
         kept = [books for books in (self._books, self._continued) if books is not None]
-        if run.lines and run.day != self._day:
+        if run.lines and run.day != self.last_day:
             # As the ledger did, so that what it dropped then is dropped here.
-            self._day = run.day
+            self.last_day = run.day
             now_ms = int(datetime.fromisoformat(f"{run.day}T00:00:00+00:00").timestamp()) * 1000
             for books in kept:
                 books.turn_to(run.day, now_ms)
@@ -375,28 +375,46 @@ def _hashes(segment: SegmentReader, stops: list[int]) -> dict[int, str]:
     return hashes
 
 
-def _check_ids(walk: _Walk) -> None:
+def _check_ids(walk: _Walk, ids_days: int) -> None:
     """Check the id files that the newest snapshot knows, and their tables."""
-    family, findings = walk.family, walk.findings
     if not walk.generations:
         return
     newest = walk.generations[-1]
     for day, recorded in sorted(newest.head.ids.items()):
-        path, expected = family.ids(day), walk.expected[day]
-        if len(expected) > recorded * DIGEST_BYTES:
-            continue  # told of already
-        # Where the first events of a day are gone, those that are left are its last ones.
-        first = 0 if walk.whole else recorded - len(expected) // DIGEST_BYTES
-        fault = id_file_fault(path, recorded, expected, first)
-        if fault is not None and file_size(path) is None and _installed_since(newest):
-            findings.note(f"{path} was dropped meanwhile; run this again.")
-        elif fault is not None:
-            findings.differs(path, *fault)
-        text = id_table_fault(family, day)
-        if text is not None:
-            findings.differs(family.id_table(day), None, text)
+        path = walk.family.ids(day)
+        if file_size(path) is not None:
+            _check_id_file(walk, day, recorded)
+        elif ids_days and _days_between(day, walk.last_day) > ids_days:
+            # It is removed before the snapshot that no longer knows it is written.
+            walk.findings.note(f"{path} was dropped: it is {ids_days} days old.")
+        elif _installed_since(newest):
+            walk.findings.note(f"{path} was dropped meanwhile; run this again.")
+        else:
+            text = f"is missing; the snapshot knows {recorded} ids of it"
+            walk.findings.differs(path, None, text)
     ids, days = sum(newest.head.ids.values()), len(newest.head.ids)
-    findings.checked.append(f"{ids:,} ids of {days} UTC {'day' if days == 1 else 'days'}")
+    walk.findings.checked.append(f"{ids:,} ids of {days} UTC {'day' if days == 1 else 'days'}")
+
+
+def _check_id_file(walk: _Walk, day: str, recorded: int) -> None:
+    path, expected = walk.family.ids(day), walk.expected[day]
+    counted = len(expected) // DIGEST_BYTES
+    if counted <= recorded:  # else that is told of already
+        # Where the first events of a day are gone, those that are left are its last ones.
+        first = 0 if walk.whole else recorded - counted
+        fault = id_file_fault(path, recorded, expected, first)
+        if fault is not None:
+            walk.findings.differs(path, *fault)
+    text = id_table_fault(walk.family, day)
+    if text is not None:
+        walk.findings.differs(walk.family.id_table(day), None, text)
+
+
+def _days_between(day: str, later: str) -> int:
+    """How many days one day is before another; 0 where either is none."""
+    if not (day and later):
+        return 0
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(day)).days
 
 
 def _installed_since(newest: Generation) -> bool:

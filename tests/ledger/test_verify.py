@@ -4,9 +4,15 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
 from omnigate.ledger import recorded_ids
 from omnigate.ledger.family import Family
 from omnigate.ledger.id_file import HEADER
+from omnigate.ledger.id_table import DIGEST_BYTES
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.verify import Findings, verify
 from omnigate.periods import DAY_MS
@@ -250,6 +256,15 @@ class WrongTests(VerifyTestCase):
         Path(path).write_bytes(b"omnigate-ids 2\r\n" * 41)
         self.assertIn("id file of version 2", self.one_difference())
 
+    def test_an_id_file_that_was_dropped(self) -> None:
+        """Its day is over for so long that the next snapshot will not know it."""
+        self.record(4, 1)
+        self.assertFalse(os.path.exists(self.family.ids("2026-11-29")))
+        findings = self.verify()
+        self.assertEqual(findings.count, 0)
+        self.assertIn("ids.2026-11-29 was dropped", findings.notes[0])
+        self.assertEqual(self.verify(ids_days=9).count, 1)
+
     def test_a_damaged_table(self) -> None:
         """It is derived, but a start reads it."""
         path = self.family.id_table("2026-11-29")
@@ -275,6 +290,90 @@ class WrongTests(VerifyTestCase):
         findings = self.verify()
         self.assertEqual(len(findings.first), 20)
         self.assertGreater(findings.count, 60)
+
+
+class AnyByteTests(VerifyTestCase):
+    """No byte can be another one without being found."""
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.data())
+    def test_any_byte(self, data: st.DataObject) -> None:
+        """In every file but for ids, and a line end, that no snapshot covers yet."""
+        ids = [self.family.ids(day) for day in ("2026-11-29", "2026-11-30", "2026-12-01")]
+        covered = {
+            self.family.sealed(1): 0,
+            self.family.sealed(2): 0,
+            self.family.active: 1,
+            self.family.snapshot: 0,
+            self.family.spare: 0,
+            ids[0]: 0,
+            ids[1]: 0,
+            ids[2]: 2 * DIGEST_BYTES,
+            **{f"{path}.table": 0 for path in ids},
+        }
+        path = data.draw(st.sampled_from(sorted(covered)))
+        before = Path(path).read_bytes()
+        offset = data.draw(st.integers(0, len(before) - covered[path] - 1))
+        byte = before[offset] ^ data.draw(st.integers(1, 255))
+        self.change(path, offset, bytes([byte]))
+        try:
+            self.assertGreater(self.verify().count, 0)
+        finally:
+            Path(path).write_bytes(before)
+
+
+@attrs.frozen
+class Step:
+    """Something that happens to a ledger, so many hours after the step before it."""
+
+    what: str
+    hours: int
+    count: int
+    days_late: int
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["record", "record", "record", "seal", "snapshot", "restart"]),
+    st.sampled_from([0, 1, 5, 30, 24 * 40]),
+    st.integers(1, 12),
+    st.sampled_from([0, 0, 1, 2, 9, 33, 420]),
+)
+
+
+class HistoryTests(SynchronousTestCase):
+    """A ledger that nothing is wrong with is right, whatever happened to it."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(STEPS, max_size=40))
+    def test_any_history(self, steps: list[Step]) -> None:
+        """Late events, months that pass, and restarts at any moment."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        ledger = WrittenLedger(Family(str(folder / "ledger.jsonl")))
+        now_ms, number, recorded = DAY, 0, False
+        for step in steps:
+            now_ms += step.hours * 3_600_000
+            if step.what == "record":
+                events = []
+                for _ in range(step.count):
+                    number += 1
+                    ts_ms = now_ms - step.days_late * DAY_MS
+                    events.append(
+                        usage_event(f"e{number}", key_sha256=f"{number % 3:064x}", ts_ms=ts_ms)
+                    )
+                ledger.record(now_ms, *events, cost_nano=number)
+                recorded = True
+            elif step.what == "seal" and recorded:
+                ledger.seal()
+                recorded = False
+            elif step.what == "snapshot":
+                ledger.snapshot(now_ms)
+            elif step.what == "restart":
+                ledger.restart(now_ms)
+        findings = verify(ledger.family, 3)
+        self.assertEqual([str(found) for found in findings.first], [])
+        self.assertEqual(findings.events, number)
 
 
 class RetentionTests(VerifyTestCase):

@@ -10,7 +10,7 @@ from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.id_table import id_digest
 from omnigate.ledger.lines import decode_line, encode_line
 from omnigate.ledger.recorded_ids import RecordedIds
-from omnigate.ledger.snapshots import SnapshotHead, encode
+from omnigate.ledger.snapshots import SnapshotHead, decode, encode
 from omnigate.periods import rfc3339, utc_day
 
 
@@ -75,6 +75,22 @@ class WrittenLedger:
             path.rename(self.family.spare)
         path.write_bytes(b"".join(encode(head, self.books.rows())))
         self.ids.keep_tables(recorded, final=True)
+
+    def restart(self, now_ms: int) -> None:
+        """Start anew from the snapshot, if there is one, and the lines behind it."""
+        path = Path(self.family.snapshot)
+        self.books, position = Books(), Position(1, 0)
+        if path.exists():
+            head, self.books = decode(path.read_bytes())
+            position = head.position
+        self.books.turn_to(utc_day(now_ms), now_ms)
+        for number in range(position.segment, self._number + 1):
+            segment = Path(
+                self.family.active if number == self._number else self.family.sealed(number)
+            )
+            offset = position.offset if number == position.segment else 0
+            for line in segment.read_bytes()[offset:].splitlines():
+                self.books.replay(*decode_line(line), line)
 
     def forget_segments(self, numbers: Sequence[int]) -> None:
         """Delete sealed segments, as retention does."""
