@@ -114,8 +114,11 @@ def makeService(options: Options) -> Service:
         ledger_writer,
         lambda event: price_of(config_file.config, event),
         ids_days=config_file.config.retention.ledger_ids_days,
+        ledger_days=config_file.config.retention.ledger_days,
         wall=time.time,
         observe=lambda event, cost_nano: recorded(event, cost_nano),
+        observe_write=metrics.wrote,
+        pause=lambda: pause(reactor),
     )
     watch = BudgetWatch(book, ledger, now_ms)
 
@@ -131,7 +134,7 @@ def makeService(options: Options) -> Service:
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
-    health = Health()
+    health = Health(lambda: ledger.trouble)
     routes = Routes(
         *health.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),

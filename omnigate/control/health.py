@@ -5,6 +5,8 @@ The reasons are fixed words: who may ask without a credential learns no host, pa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 
@@ -15,11 +17,14 @@ STOPPING = "stopping"
 class Health:
     """The endpoints of probes.
 
+    :param trouble: why nothing can be recorded now, in fixed words; ``None`` while something can.
+        A plane in trouble answers data planes as before, but is not ready: somebody should look.
     :ivar unready: why requests cannot be served yet or any more; ``None`` while they can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trouble: Callable[[], str | None] = lambda: None) -> None:
         self.unready: str | None = LOADING
+        self._trouble = trouble
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -35,6 +40,7 @@ class Health:
 
     async def ready(self, call: Call) -> Answer:
         """Answer whether it can do its work."""
-        if self.unready is not None:
-            raise GatewayError("not_ready", self.unready, retry_after=1)
+        reason = self.unready or self._trouble()
+        if reason is not None:
+            raise GatewayError("not_ready", reason, retry_after=1)
         return Answer(b'{"status":"ready"}')

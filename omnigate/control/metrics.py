@@ -19,6 +19,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
+    Histogram,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
@@ -52,6 +53,10 @@ REPORTED_NAMES: Final = {
     "spool_bytes": "omnigate_spool_bytes",
 }
 
+#: Bounds of the histogram of writes, in seconds: a good SSD syncs in one or two milliseconds, a
+#: busy disk in tens, and one that takes a second is about to fail.
+WRITE_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
 _PLAIN: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -74,16 +79,21 @@ class _Names:
 
 
 class _Watched(Collector):
-    """A counter that is kept elsewhere."""
+    """A counter that is kept elsewhere; a gauge where the name does not end in ``_total``."""
 
-    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
+    def __init__(self, name: str, text: str, read: Callable[[], float | None]) -> None:
         self._name = name
         self._text = text
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
         """Read it, for one scrape."""
-        yield CounterMetricFamily(self._name, self._text, value=self._read())
+        kind = CounterMetricFamily if self._name.endswith("_total") else GaugeMetricFamily
+        family = kind(self._name, self._text)
+        value = self._read()
+        if value is not None:
+            family.add_metric((), value)
+        yield family
 
 
 class _Reported(Collector):
@@ -164,6 +174,12 @@ class ControlMetrics:
         self.ledger_load_seconds = self._gauge(
             "omnigate_ledger_load_seconds", "How long the ledger took to load at the start."
         )
+        self._write_seconds = Histogram(
+            "omnigate_ledger_write_seconds",
+            "How long a group of batches took to be written and synced.",
+            buckets=WRITE_BUCKETS,
+            registry=self.registry,
+        )
         self._keys = self._gauge(
             "omnigate_keys", "Gateway keys, of the config file and managed ones.", "source"
         )
@@ -175,10 +191,11 @@ class ControlMetrics:
             "omnigate_build_info", "The versions at work.", "version", "python", "twisted"
         ).labels(omnigate.__version__, platform.python_version(), twisted.__version__).set(1)
 
-    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Show a counter that is kept elsewhere, read at each scrape.
+    def watch(self, name: str, text: str, read: Callable[[], float | None]) -> None:
+        """Show a figure that is kept elsewhere, read at each scrape.
 
-        :param name: the metric's name with its ``_total``.
+        :param name: the metric's name; that of a counter, and of nothing else, ends in ``_total``.
+        :param read: None where there is no figure now.
         """
         self.registry.register(_Watched(name, text, read))
 
@@ -191,15 +208,7 @@ class ControlMetrics:
         now: Callable[[], float],
     ) -> None:
         """Show what the parts of the plane count themselves."""
-        counters = ledger.counters
-        for name, text, read in (
-            ("duplicate_events", "Events skipped: recorded before.", lambda: counters.duplicates),
-            ("invalid_events", "Events dropped: not recordable.", lambda: counters.invalid),
-            ("unpriced_events", "Events at $0: no price known.", lambda: counters.unpriced),
-            ("failed_writes", "Writes that the disk refused.", lambda: counters.failed_writes),
-            ("damaged_lines", "Unreadable lines at the start.", lambda: counters.damaged_lines),
-        ):
-            self.watch(f"omnigate_ledger_{name}_total", text, read)
+        self._watch_ledger(ledger, now)
         self.watch(
             "omnigate_config_reloads_total",
             "Times the config file was read and good, the start included.",
@@ -226,6 +235,37 @@ class ControlMetrics:
         self._gauge(
             "omnigate_keys_over_budget", "Keys that have spent their budget, and are blocked."
         ).set_function(lambda: len(budgets.blocked))
+
+    def _watch_ledger(self, ledger: Ledger, now: Callable[[], float]) -> None:
+        counters = ledger.counters
+
+        def age() -> float | None:
+            written_at_ms = ledger.figures.snapshot_at_ms
+            return None if written_at_ms is None else now() - written_at_ms / 1000
+
+        figures: tuple[tuple[str, str, Callable[[], float | None]], ...] = (
+            (
+                "duplicate_events_total",
+                "Events skipped: recorded before.",
+                lambda: counters.duplicates,
+            ),
+            ("invalid_events_total", "Events dropped: not recordable.", lambda: counters.invalid),
+            ("unpriced_events_total", "Events at $0: no price known.", lambda: counters.unpriced),
+            ("failed_writes_total", "Writes the disk refused.", lambda: counters.failed_writes),
+            ("damaged_lines_total", "Unreadable lines.", lambda: counters.damaged_lines),
+            ("snapshots_total", "Snapshots written.", lambda: counters.snapshots),
+            ("failed_snapshots_total", "Snapshots refused.", lambda: counters.failed_snapshots),
+            ("segments", "Segments, the active one included.", lambda: ledger.figures.segments),
+            ("active_bytes", "Length of the active one.", lambda: ledger.figures.active_bytes),
+            ("ids", "Ids remembered of recorded events.", lambda: ledger.figures.ids),
+            ("snapshot_age_seconds", "Age of the newest snapshot.", age),
+            ("replayed_events", "Events replayed at the start.", lambda: counters.replayed),
+            ("replayed_duplicates", "Lines skipped there.", lambda: counters.replay_duplicates),
+            ("torn_bytes", "Bytes of a torn line cut there.", lambda: counters.torn_bytes),
+            ("trouble", "Whether batches cannot be written.", lambda: ledger.trouble is not None),
+        )
+        for name, text, read in figures:
+            self.watch(f"omnigate_ledger_{name}", text, read)
 
     def allow_names(self, routes: Collection[str], upstreams: Collection[str]) -> None:
         """Let the names of a config in as label values."""
@@ -279,6 +319,10 @@ class ControlMetrics:
         """Note that the ledger is ready."""
         self._ledger_ready.set(1)
         self.ledger_load_seconds.set(seconds)
+
+    def wrote(self, seconds: float) -> None:
+        """Note how long a write of the ledger and its sync took."""
+        self._write_seconds.observe(seconds)
 
     def scrape(self, accept: str) -> tuple[bytes, bytes]:
         """Return everything as text, and its content type.

@@ -125,6 +125,9 @@ class ControlService(DaemonService):
     def _config_changed(self) -> None:
         """Take a new config into force."""
         config = self._parts.config_file.config
+        self._parts.ledger.keep(
+            ids_days=config.retention.ledger_ids_days, ledger_days=config.retention.ledger_days
+        )
         self._parts.book.install(self._parts.config_file.file_keys)
         for clash in self._parts.book.clashes():
             self.log.error("config {clash}", clash=str(clash))

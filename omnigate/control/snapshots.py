@@ -14,14 +14,13 @@ from typing import Final
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from omnigate.config.schema import Config
 from omnigate.config.snapshot import SnapshotKey
 from omnigate.config.snapshot_pieces import Frame, encode_frame, encode_key, seal
 from omnigate.control.budget_watch import BudgetWatch, Pause
 from omnigate.control.keys import GatewayKey
-from omnigate.files import IWriter, WriterStoppedError
+from omnigate.files import IWriter
 from omnigate.ledger.service import LedgerNotReady
 
 #: Keys that are gone through, and encoded if need be, in one go on the reactor's thread: 2 ms.
@@ -103,12 +102,8 @@ class Snapshots:
 
     def begin(self) -> None:
         """Look at all keys and make the first snapshot, now that the ledger is loaded."""
-        Deferred.fromCoroutine(self.current()).addErrback(self._not_begun)
-
-    def _not_begun(self, failure: Failure) -> None:
-        # A stop this soon is no fault; of any other the next poll tells too.
-        if not failure.check(LedgerNotReady, WriterStoppedError):
-            self._log.failure("no snapshot could be made", failure)
+        made = Deferred.fromCoroutine(self.current())
+        made.addErrback(lambda failure: self._log.failure("no snapshot could be made", failure))
 
     def version_after_events(self) -> str:
         """Return the version of the snapshot now that events were recorded.

@@ -1,6 +1,7 @@
-"""What the ledger knows in memory: the ids, the totals and the newest events.
+"""What the ledger knows in memory: the totals and the newest events.
 
-Only what is on the disk is entered here, by a replay or after a sync.
+Only what is on the disk is entered here, by a replay or after a sync, and each event once: whether
+it was recorded before is for :class:`~omnigate.ledger.recorded_ids.RecordedIds` to say.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from omnigate.ledger.id_days import IdDays, id_digest
 from omnigate.ledger.ingest import Entry
 from omnigate.ledger.lines import DamagedLineError, RecordedEvent, decode_object
 from omnigate.ledger.snapshot_rows import RowReader, write_rows
@@ -21,22 +21,16 @@ RECENT_EVENTS = 500
 
 
 class Books:
-    """The tables that are filled from the ledger's lines, and answer without a look at the disk.
+    """The tables that are filled from the ledger's lines, and answer without a look at the disk."""
 
-    :param ids_days: for how many days ids are remembered; 0 for ever. None: the ids are kept
-        elsewhere, and every event that is entered counts.
-    """
-
-    def __init__(self, ids_days: int | None = None) -> None:
-        self._knows_ids = ids_days is not None
-        self.ids = IdDays(ids_days or 0)
+    def __init__(self) -> None:
         self.totals = Totals()
         self._recent: deque[bytes] = deque(maxlen=RECENT_EVENTS)
         self._day = ""
 
     @classmethod
     def of_rows(cls, rows: RowReader) -> Books:
-        """The books that a snapshot's rows make, without ids."""
+        """The books that a snapshot's rows make."""
         books = cls()
         books.totals = rows.totals
         books._recent.extend(rows.recent)
@@ -58,38 +52,21 @@ class Books:
     __hash__ = None  # type: ignore[assignment]
 
     def turn_to(self, day: str, now_ms: int) -> None:
-        """Go on with the UTC day of recording: forget ids and rows that are too old for it."""
-        self.ids.turn_to(day)
+        """Go on with the UTC day of recording: forget rows that are too old for it."""
         if day != self._day:
             self._day = day
             self.totals.drop_before(now_ms)
 
-    def enter(self, entries: Iterable[Entry], day: str = "") -> None:
-        """Enter events that are now durable.
-
-        :param day: the UTC day on which they were recorded; for the ids, if they are kept here.
-        """
+    def enter(self, entries: Iterable[Entry]) -> None:
+        """Enter events that are now durable."""
         for entry in entries:
-            if self._knows_ids:
-                self.ids.add(entry.digest, day)
             self.totals.count(entry.event, entry.cost_nano)
             self._recent.append(entry.line)
 
-    def replay(self, event: RecordedEvent, cost_nano: int, line: bytes) -> bool:
-        """Enter an event read back from the disk.
-
-        :return: whether it was counted; False where its id was known already.
-        """
-        if self._knows_ids:
-            day = event.received_at[:10]
-            self.ids.turn_to(day)
-            digest = id_digest(event.id)
-            if digest in self.ids:
-                return False
-            self.ids.add(digest, day)
+    def replay(self, event: RecordedEvent, cost_nano: int, line: bytes) -> None:
+        """Enter an event read back from the disk."""
         self.totals.count(event, cost_nano)
         self._recent.append(line)
-        return True
 
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """The newest events as objects, newest first; ``cost_usd`` is the exact decimal string."""

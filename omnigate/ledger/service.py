@@ -1,148 +1,64 @@
 """The ledger: records batches of events durably, and answers what was used and what it cost.
 
-A batch is judged and priced when it comes (:mod:`~omnigate.ledger.ingest`), and waits while the
-writer thread is at work. What waits together is one group: one write and one sync. Only then are
-its events entered in the books, and only then is each batch acknowledged. So the books never claim
-what the disk does not have, and an acknowledged batch is on the disk.
-
-When the disk refuses, every batch in flight or waiting fails with :class:`StorageUnavailable` and
-leaves no trace in the books. The data plane sends them again; the next write first cuts off what
-the failed one may have left, so nothing need be done once the disk is well again.
+The parts: a start (:mod:`~omnigate.ledger.loading`), batches on their way
+(:mod:`~omnigate.ledger.recording`), sealing, snapshots and retention
+(:mod:`~omnigate.ledger.upkeep`), and what is wrong with the disk (:mod:`~omnigate.ledger.trouble`).
+All disk work is done by one :class:`~omnigate.ledger.store.LedgerStore` in the writer thread; the
+books are read and changed on the reactor's thread alone, and never claim what the disk does not
+have.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import attrs
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
-from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
-from omnigate.files import IWriter
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
 from omnigate.ledger.books import RECENT_EVENTS, Books
-from omnigate.ledger.ingest import Prepared, prepare
-from omnigate.ledger.replay import LoadCanceledError, Replay
-from omnigate.ledger.segments import ActiveSegment
+from omnigate.ledger.counters import IngestResult, LedgerCounters
+from omnigate.ledger.family import Family
+from omnigate.ledger.loading import Loaded
+from omnigate.ledger.recording import (
+    MAX_BATCH_EVENTS,
+    LedgerNotReady,
+    Recording,
+    StorageUnavailable,
+)
+from omnigate.ledger.replay import Note
+from omnigate.ledger.store import Appended, LedgerStore, StoreFigures
 from omnigate.ledger.totals import NamedSums, Sums
+from omnigate.ledger.trouble import Trouble
+from omnigate.ledger.upkeep import Upkeep
 from omnigate.money import Price
 from omnigate.periods import UTC, utc_day
-from omnigate.text import one_line
 
-#: Events that a batch may hold: twice what a data plane sends. Judging and pricing this many takes
-#: about 15 ms, and is done in one go.
-MAX_BATCH_EVENTS = 1_000
-
-#: Events that may wait for the writer, beyond which batches are refused: twenty full batches, of
-#: about 1.5 KB an event in memory. More wait only when the disk has stopped answering.
-MAX_WAITING_EVENTS = 10_000
-
-#: Events written and synced together: entering them in the books is done in one go. A larger group
-#: would gain nothing, since one sync for a thousand events already costs less than judging them.
-MAX_GROUP_EVENTS = 1_000
-
-#: Targets without a price that are remembered as logged. The config file has far fewer.
-UNPRICED_REMEMBERED = 1_000
-
-#: A disk that stays broken is news once a minute, not at each attempt.
-FAILURE_LOG_SECONDS = 60.0
+__all__ = [
+    "MAX_BATCH_EVENTS",
+    "IngestResult",
+    "Ledger",
+    "LedgerCounters",
+    "LedgerNotReady",
+    "LoadCanceledError",
+    "StorageUnavailable",
+]
 
 
-class StorageUnavailable(GatewayError):  # noqa: N818
-    """A batch was not recorded since the disk refused; it may be sent again as it is.
-
-    ``message`` names the cause and the remedy; ``detail``, for the log, names the file too.
-    """
-
-    def __init__(self, cause: str, detail: str = "") -> None:
-        super().__init__(
-            "storage_unavailable",
-            f"the ledger cannot be written ({cause}); nothing of this batch was recorded: "
-            "free or repair the control plane's disk, then send it again",
-            retry_after=1,
-            detail=detail,
-        )
-
-
-class LedgerNotReady(GatewayError):  # noqa: N818
-    """The ledger is still being loaded, or is closed: no sum can be told, nothing recorded."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "not_ready", "the ledger is not loaded yet; try again in a second", retry_after=1
-        )
-
-
-@attrs.frozen
-class IngestResult:
-    """What became of the events of a batch."""
-
-    recorded: int
-    duplicates: int
-    invalid: int
-    unpriced: int
-
-
-@attrs.define
-class LedgerCounters:
-    """What was counted since the start; all begin at 0.
-
-    :ivar recorded: events written to the disk and counted.
-    :ivar duplicates: events skipped since their id was recorded before.
-    :ivar invalid: events dropped since they cannot be recorded.
-    :ivar unpriced: events recorded at no cost since their target has no price.
-    :ivar replayed: events read back at the start.
-    :ivar replay_duplicates: lines skipped at the start since their id had been read before.
-    :ivar damaged_lines: lines that could not be read at the start. They stay in the file.
-    :ivar torn_bytes: bytes of a line cut short by a crash, cut off at the start.
-    :ivar failed_writes: groups that the disk refused.
-    """
-
-    recorded: int = 0
-    duplicates: int = 0
-    invalid: int = 0
-    unpriced: int = 0
-    replayed: int = 0
-    replay_duplicates: int = 0
-    damaged_lines: int = 0
-    torn_bytes: int = 0
-    failed_writes: int = 0
-
-    def loaded(self, replay: Replay) -> None:
-        """Take over what a start counted."""
-        self.replayed = replay.events
-        self.replay_duplicates = replay.duplicates
-        self.damaged_lines = replay.damaged
-        self.torn_bytes = replay.torn_bytes
-
-
-@attrs.define(eq=False)
-class _Batch:
-    """A batch between its coming and its acknowledgement."""
-
-    prepared: Prepared
-    done: Deferred[IngestResult] = attrs.Factory(Deferred)
-
-    def result(self) -> IngestResult:
-        prepared = self.prepared
-        return IngestResult(
-            recorded=len(prepared.entries),
-            duplicates=prepared.duplicates,
-            invalid=prepared.invalid,
-            unpriced=prepared.unpriced,
-        )
+class LoadCanceledError(Exception):
+    """The ledger was closed while it was being loaded."""
 
 
 class Ledger:
     """The one writer and reader of the ledger's files.
 
-    It is *closed* until :meth:`open` has read all there is, then *ready*, then closed again.
+    It is *closed* until :meth:`open` has loaded all there is, then *ready*, then closed again.
     Sums are told only while it is ready: "nothing spent" is never an artefact of a start.
 
     :param path: the active segment, such as ``/var/lib/omnigate/ledger.jsonl``.
@@ -151,8 +67,12 @@ class Ledger:
     :param writer: the thread that does everything that touches the disk.
     :param price: the price of an event's target, None where there is none.
     :param ids_days: for how many days the ids of recorded events are remembered; 0 for ever.
+    :param ledger_days: for how many days sealed segments are kept; 0 for ever.
     :param observe: told of each event and its cost in nano-dollars once it is recorded, for
         metrics; not of those read back at the start.
+    :param observe_write: told how many seconds each write and its sync took.
+    :param pause: lets the reactor do something else.
+    :ivar counters: what was counted since the start.
     """
 
     _log = Logger()
@@ -165,74 +85,159 @@ class Ledger:
         price: Callable[[UsageEvent], Price | None],
         *,
         ids_days: int = 3,
+        ledger_days: int = 0,
         wall: Callable[[], float] | None = None,
         observe: Callable[[UsageEvent, int], None] | None = None,
+        observe_write: Callable[[float], None] | None = None,
+        pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.counters = LedgerCounters()
+        self._family = Family(path)
         self._clock = clock
         self._wall = wall or clock.seconds
         self._writer = writer
         self._price = price
         self._ids_days = ids_days
+        self._ledger_days = ledger_days
         self._observe = observe
-        self._segment = ActiveSegment(path)
-        self._books: Books | None = None
-        self._opening: Replay | None = None
+        self._observe_write = observe_write
+        self._pause = pause or (lambda: deferLater(clock, 0))
+        self._store: LedgerStore | None = None
+        self._recording: Recording | None = None
+        self._upkeep: Upkeep | None = None
+        self._opening = False
         self._closing = False
-        self._pending: set[int] = set()
-        self._waiting: deque[_Batch] = deque()
-        self._waiting_events = 0
-        self._writing = False
-        self._idle: list[Deferred[None]] = []
-        self._unpriced_logged: set[tuple[str, str | None, str | None]] = set()
-        self._failing = False
-        self._failure_logged_at = float("-inf")
+        self._opened: list[Deferred[None]] = []
+        self._revision = 0
 
     @property
     def ready(self) -> bool:
         """Whether it can be read and written."""
-        return self._books is not None and not self._closing
+        return self._recording is not None and not self._closing
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be recorded now, in fixed words; None while something can."""
+        return None if self._recording is None else self._recording.trouble.words
+
+    @property
+    def revision(self) -> int:
+        """A number that changes whenever a sum may have changed."""
+        recording = self._recording
+        return self._revision + (0 if recording is None else recording.revision)
+
+    @property
+    def figures(self) -> StoreFigures:
+        """What metrics tell of the files; all nothing while it is not open."""
+        return StoreFigures() if self._store is None else self._store.figures
+
+    def keep(self, *, ids_days: int, ledger_days: int) -> None:
+        """Change for how many days ids and sealed segments are kept."""
+        self._ids_days, self._ledger_days = ids_days, ledger_days
+        if self._store is not None:
+            self._store.ids_days = ids_days
+        if self._upkeep is not None:
+            self._upkeep.ledger_days = ledger_days
 
     # -- opening and closing ------------------------------------------------------------------
 
     def open(self) -> Deferred[None]:
-        """Read the segment whole, cut off a torn last line, and get ready.
+        """Load the ledger: what a snapshot has, and what was recorded after it.
 
-        It reads and counts in slices, so the reactor is never held. A damaged line is logged with
-        its place and counted, and stays where it is. After a failure it may be tried again.
+        It is done by the writer in steps, so the reactor is never held. A torn last line is cut
+        off; a damaged line is logged with its place and counted, and stays where it is. After a
+        failure it may be tried again.
 
         :return: fires when ready; fails with
             :class:`~omnigate.ledger.replay.LedgerUnreadableError`, or when it is closed meanwhile.
         """
-        if self._opening is not None or self._books is not None:
+        if self._opening or self._store is not None:
             raise RuntimeError("the ledger is open already")
-        self._opening = Replay(self._segment, Books(self._ids_days))
-        return Deferred.fromCoroutine(self._open(self._opening))
+        self._opening = True
+        return Deferred.fromCoroutine(self._open())
 
-    async def _open(self, replay: Replay) -> None:
-        started = self._clock.seconds()
+    async def _open(self) -> None:
+        store = LedgerStore(self._family, self._ids_days)
+        began = self._clock.seconds()
         try:
-            await replay.run(self._writer)
-            if replay.canceled:
-                raise LoadCanceledError("the ledger was closed while it was being loaded")
-            replay.books.totals.drop_before(self._now_ms())
-            self._books = replay.books
+            loaded = await self._load(store)
+            self._begin(store, loaded)
+        except Exception:
+            with suppress(WriterStoppedError, WriterBusyError):
+                await self._writer.submit(store.close)
+            raise
         finally:
-            self._opening = None
-            self.counters.loaded(replay)
-            self._tell_idle()
+            self._opening = False
+            opened, self._opened = self._opened, []
+            for waiter in opened:
+                waiter.callback(None)
         self._log.info(
-            "{path}: {events} events loaded in {seconds:.1f} s; {duplicates} lines skipped as "
-            "duplicates, {damaged} damaged",
-            path=self._segment.path,
-            events=replay.events,
-            seconds=self._clock.seconds() - started,
-            duplicates=replay.duplicates,
-            damaged=replay.damaged,
+            "{path}: loaded in {seconds:.1f} s from {source}; {events} events replayed, "
+            "{duplicates} lines skipped as duplicates, {damaged} damaged",
+            path=self._family.active,
+            seconds=self._clock.seconds() - began,
+            source=loaded.start.source or "its first line on",
+            events=loaded.replayed,
+            duplicates=loaded.duplicates,
+            damaged=loaded.damaged,
         )
 
+    async def _load(self, store: LedgerStore) -> Loaded:
+        """Load the store step by step; whoever closes the ledger meanwhile breaks it off."""
+        while True:
+            if self._closing:
+                raise LoadCanceledError("the ledger was closed while it was being loaded")
+            loaded, notes = await self._writer.submit(partial(store.load_step, self._now_ms()))
+            self._tell(notes)
+            if loaded is not None and not self._closing:
+                return loaded
+
+    def _begin(self, store: LedgerStore, loaded: Loaded) -> None:
+        """Take what was loaded into service."""
+        self.counters.loaded(loaded)
+        self._revision += 1
+        self._store = store
+        trouble = Trouble(
+            self._family.active, self._clock, lambda: self._writer.submit(store.probe)
+        )
+        self._recording = Recording(
+            store=store,
+            books=loaded.start.books,
+            events=loaded.start.events + loaded.replayed,
+            writer=self._writer,
+            price=self._price,
+            counters=self.counters,
+            trouble=trouble,
+            entered=self._entered,
+            observe=self._observe,
+        )
+        self._upkeep = Upkeep(
+            store=store,
+            writer=self._writer,
+            clock=self._clock,
+            counters=self.counters,
+            recording=self._recording,
+            now_ms=self._now_ms,
+            pause=self._pause,
+            ledger_days=self._ledger_days,
+        )
+        store.ids_days = self._ids_days
+        self._writer.submit(store.warm_up).addErrback(
+            lambda failure: self._log.error(
+                "{path}: the ids of recorded events cannot be read yet ({cause}); nothing is "
+                "recorded until they can",
+                path=self._family.active,
+                cause=failure.getErrorMessage(),
+            )
+        )
+        self._upkeep.start(loaded.needs_snapshot)
+
+    def _tell(self, notes: Iterable[Note]) -> None:
+        for note in notes:
+            self._log.emit(note.level, "{note}", note=note.text)
+
     def close(self) -> Deferred[None]:
-        """Take no more batches, finish those that wait, and close the file.
+        """Take no more batches, finish those that wait, make a last snapshot, close the files.
 
         A start in progress is broken off. The writer is the caller's to stop.
         """
@@ -242,21 +247,22 @@ class Ledger:
         if self._closing:
             return
         self._closing = True
-        if self._opening is not None:
-            self._opening.canceled = True
-        if self._opening is not None or self._writing:
-            idle: Deferred[None] = Deferred()
-            self._idle.append(idle)
-            await idle
-        self._books = None
-        self._closing = False
-        await self._writer.submit(self._segment.close)
-
-    def _tell_idle(self) -> None:
-        """Let a close that waited for the work in hand go on."""
-        idle, self._idle = self._idle, []
-        for waiter in idle:
-            waiter.callback(None)
+        try:
+            if self._opening:
+                opened: Deferred[None] = Deferred()
+                self._opened.append(opened)
+                await opened
+            store, recording, upkeep = self._store, self._recording, self._upkeep
+            if store is None or recording is None or upkeep is None:
+                return
+            await recording.drain()
+            recording.trouble.stop()
+            await upkeep.stop()
+            self._revision += recording.revision
+            self._store = self._recording = self._upkeep = None
+            await self._writer.submit(store.close)
+        finally:
+            self._closing = False
 
     # -- recording ----------------------------------------------------------------------------
 
@@ -268,152 +274,17 @@ class Ledger:
             Fails with :class:`LedgerNotReady`, :class:`StorageUnavailable`, or ``GatewayError``
             for a batch that is too large.
         """
-        if self._books is None or self._closing:
+        if self._recording is None or self._closing:
             return fail(LedgerNotReady())
-        if len(events) > MAX_BATCH_EVENTS:
-            return fail(
-                GatewayError(
-                    "invalid_request",
-                    f"a batch holds at most {MAX_BATCH_EVENTS} events, this one {len(events)}; "
-                    "send it in parts",
-                    param="events",
-                )
-            )
-        if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
-            return fail(StorageUnavailable("the disk does not keep up with what is to be written"))
-        books = self._books
         now_ms = self._now_ms()
-        books.turn_to(utc_day(now_ms), now_ms)
-        prepared = prepare(
-            events,
-            recorded=books.ids.__contains__,
-            pending=self._pending.__contains__,
-            price=self._price,
-            now_ms=now_ms,
-        )
-        batch = _Batch(prepared)
-        if not prepared.entries and not prepared.waits:
-            self._count(batch)
-            return succeed(batch.result())
-        self._pending.update(entry.digest for entry in prepared.entries)
-        self._waiting.append(batch)
-        self._waiting_events += len(prepared.entries)
-        if not self._writing:
-            self._write_next(books)
-        return batch.done
+        self._recording.books.turn_to(utc_day(now_ms), now_ms)
+        return self._recording.record(events, now_ms)
 
-    def _write_next(self, books: Books) -> None:
-        """Have the writer write and sync the next group, if any batch waits."""
-        group: list[_Batch] = []
-        room = MAX_GROUP_EVENTS
-        while self._waiting and (not group or len(self._waiting[0].prepared.entries) <= room):
-            batch = self._waiting.popleft()
-            room -= len(batch.prepared.entries)
-            group.append(batch)
-        self._waiting_events -= MAX_GROUP_EVENTS - room
-        self._writing = bool(group)
-        if not group:
-            self._tell_idle()
-            return
-        data = b"".join(entry.line for batch in group for entry in batch.prepared.entries)
-        if data:
-            written = self._writer.submit(partial(self._segment.append, data))
-        else:
-            # Only resent events, whose first sending was written by the group before this one.
-            written = succeed(None)
-        written.addCallbacks(
-            self._written, self._refused, callbackArgs=(books, group), errbackArgs=(books, group)
-        )
-        written.addErrback(self._broken)
-
-    def _written(self, _: None, books: Books, group: list[_Batch]) -> None:
-        """The group is on the disk: enter it, go on writing, then acknowledge."""
-        for batch in group:
-            prepared = batch.prepared
-            books.enter(prepared.entries, prepared.received_day)
-            self._pending.difference_update(entry.digest for entry in prepared.entries)
-            self._count(batch)
-            self._tell(prepared)
-        if self._failing:
-            self._failing = False
-            self._log.info("{path}: written again", path=self._segment.path)
-        self._write_next(books)
-        for batch in group:
-            batch.done.callback(batch.result())
-
-    def _refused(self, failure: Failure, books: Books, group: list[_Batch]) -> None:
-        """The group is not known to be on the disk: nothing that waits is recorded.
-
-        A batch behind it may hold events of it as duplicates, so those that wait fail with it.
-        """
-        failed = [*group, *self._waiting]
-        self._waiting.clear()
-        self._waiting_events = 0
-        self._pending.clear()
-        self.counters.failed_writes += 1
-        self._log_refusal(failure, len(failed))
-        cause = _cause(failure.value)
-        detail = f"{self._segment.path}: {failure.getErrorMessage()}"
-        self._write_next(books)
-        for batch in failed:
-            batch.done.errback(StorageUnavailable(cause, detail))
-
-    def _tell(self, prepared: Prepared) -> None:
-        if self._observe is None:
-            return
-        try:
-            for entry in prepared.entries:
-                self._observe(entry.event, entry.cost_nano)
-        except Exception:
-            # The events are recorded, whatever becomes of the metrics.
-            self._log.failure("the metrics of recorded events failed")
-
-    def _broken(self, failure: Failure) -> None:
-        """A fault of this program on the way; log it, since nobody else holds this Deferred."""
-        self._log.failure("the ledger's bookkeeping failed", failure)
-
-    def _log_refusal(self, failure: Failure, batches: int) -> None:
-        self._failing = True
-        now = self._clock.seconds()
-        if now - self._failure_logged_at < FAILURE_LOG_SECONDS:
-            return
-        self._failure_logged_at = now
-        if not isinstance(failure.value, OSError):
-            self._log.failure("{path}: the writer failed", failure, path=self._segment.path)
-        self._log.error(
-            "{path}: {cause}. {batches} batches were not recorded and will be sent again; free "
-            "or repair the disk (failures so far: {count}).",
-            path=self._segment.path,
-            cause=_cause(failure.value),
-            batches=batches,
-            count=self.counters.failed_writes,
-        )
-
-    def _count(self, batch: _Batch) -> None:
-        """Count a batch's outcome, and log what is wrong with its events."""
-        prepared, counters = batch.prepared, self.counters
-        counters.recorded += len(prepared.entries)
-        counters.duplicates += prepared.duplicates
-        counters.invalid += prepared.invalid
-        counters.unpriced += prepared.unpriced
-        if prepared.invalid:
-            self._log.warn(
-                "{count} events of a batch cannot be recorded and were dropped: {reasons}",
-                count=prepared.invalid,
-                reasons="; ".join(one_line(reason, 200) for reason in prepared.reasons),
-            )
-        for target in prepared.unpriced_targets - self._unpriced_logged:
-            if len(self._unpriced_logged) >= UNPRICED_REMEMBERED:
-                break
-            self._unpriced_logged.add(target)
-            route, upstream, model = (one_line(name or "", 200) for name in target)
-            self._log.warn(
-                "no price for model {model} at upstream {upstream} (route {route}): its events "
-                "are recorded at $0; give the target a price in the config file",
-                model=model,
-                upstream=upstream,
-                route=route,
-            )
+    def _entered(self, events: int, appended: Appended) -> None:
+        if self._observe_write is not None and appended.seconds:
+            self._observe_write(appended.seconds)
+        if self._upkeep is not None:
+            self._upkeep.entered(events, appended)
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
@@ -454,13 +325,6 @@ class Ledger:
         return self._ready_books().recent(limit)
 
     def _ready_books(self) -> Books:
-        if self._books is None:
+        if self._recording is None:
             raise LedgerNotReady
-        return self._books
-
-
-def _cause(error: BaseException | None) -> str:
-    """What went wrong, in words without a path."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__
+        return self._recording.books

@@ -105,6 +105,7 @@ class Plane:
                 found.target_model or "",
             ),
             observe=self.recorded,
+            observe_write=self.metrics.wrote,
         )
         self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
         self.metrics.watch_budgets(self.watch)
@@ -121,7 +122,7 @@ class Plane:
             self.writer,
             self.pause,
         )
-        self.health = Health()
+        self.health = Health(lambda: self.ledger.trouble)
         self.talk = Conversation(
             *self.health.endpoints(),
             *InternalApi(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate import files
 from omnigate.control.health import STOPPING
-from tests.control.plane import Plane
+from omnigate.ledger.trouble import FULL
+from omnigate.testing.disk import FaultyDisk
+from tests.control.plane import Plane, event
 
 
 class ProbeTests(SynchronousTestCase):
@@ -28,3 +33,22 @@ class ProbeTests(SynchronousTestCase):
         self.assertEqual(plane.talk.ask("GET", "/readyz").status, 200)
         plane.health.unready = STOPPING
         self.assertEqual(plane.talk.ask("HEAD", "/readyz").status, 503)
+
+    def test_in_trouble(self) -> None:
+        """A disk that takes no batch is told, in fixed words, and the plane lives on."""
+        folder = self.mktemp()
+        plane = Plane(folder)
+        plane.health.unready = None
+        disk = FaultyDisk(folder)
+        self.patch(files, "os", disk)
+        disk.free_bytes = 0
+        body = json.dumps({"events": [event()]}).encode()
+        self.assertEqual(plane.internal("POST", "/internal/usage/batch", body).status, 503)
+        reply = plane.talk.ask("GET", "/readyz")
+        self.assertEqual((reply.status, reply.json()["detail"]), (503, FULL))
+        self.assertEqual(plane.talk.ask("GET", "/livez").status, 200)
+        self.assertEqual(plane.internal("GET", "/internal/config").status, 200)
+        self.assertIn(b"omnigate_ledger_trouble 1.0\n", plane.metrics.scrape("")[0])
+        disk.heal()
+        plane.clock.pump([1.0] * 4)
+        self.assertEqual(plane.talk.ask("GET", "/readyz").status, 200)

@@ -99,24 +99,6 @@ class SnapshotsTests(SynchronousTestCase):
         self.current()
         self.assertEqual(self.spent.asked, 0)
 
-    def test_made_before_the_first_poll(self) -> None:
-        """At the start; a stop that comes first is no fault, anything else is logged."""
-        self.book.install([budgeted(f"key-{n}", n) for n in range(MAX_KEYS_AT_ONCE + 1)])
-        self.snapshots.begin()
-        asked = self.spent.asked
-        self.current()
-        self.assertEqual((asked, self.spent.asked), (MAX_KEYS_AT_ONCE + 1,) * 2)
-        self.writer.stop()
-        self.config = Config()
-        self.snapshots.begin()
-        self.spent.ready = False
-        self.snapshots.begin()
-        self.spent.ready = True
-        self.spent.over = None  # type: ignore[assignment]
-        self.watch.touch(usage(f"{1:064x}", 0), 1)
-        self.snapshots.begin()
-        self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
-
     def test_two_polls_at_once(self) -> None:
         """What has to be made is made once, and both get it."""
         self.book.install([resolved(f"key-{n}", f"{n:064x}") for n in range(MAX_KEYS_AT_ONCE + 1)])

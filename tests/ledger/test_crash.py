@@ -1,7 +1,12 @@
-"""The ledger under any order of batches, faults of the disk, kills and power losses."""
+"""The ledger under any order of batches, faults of the disk, kills and power losses.
+
+Event number n costs 2**n nano-dollars, so that a sum tells which events are in it, and that each is
+in it once.
+"""
 
 import errno
-import os
+from collections.abc import Callable, Iterable
+from random import Random
 
 import attrs
 from hypothesis import given, settings
@@ -11,19 +16,42 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
 from omnigate.events import UsageEvent
-from omnigate.ledger import segments
+from omnigate.ledger import store, upkeep
 from omnigate.ledger.service import IngestResult, Ledger, StorageUnavailable
+from omnigate.ledger.upkeep import CHECK_SECONDS
 from omnigate.money import Price
-from omnigate.testing.disk import FaultyDisk
+from omnigate.periods import DAY_MS
+from omnigate.testing.memory_disk import CrashState, MemoryDisk
+from omnigate.testing.platter import few_bytes
 from omnigate.testing.writer import SynchronousWriter
 from tests.ledger.test_ingest import NOW_MS, as_dict
 
 KEY = "ab" * 32
+FOLDER = "/state"
+PATH = f"{FOLDER}/ledger.jsonl"
+
+DAY_SECONDS = DAY_MS / 1000
 
 
 def price(event: UsageEvent) -> Price:
-    """Event number n costs 2**n nano-dollars, so that a sum tells which events are in it."""
+    """The price of an event with one output token."""
     return Price(0, 0, 0, 10**6 * 2 ** int(event.id))
+
+
+def batch(numbers: Iterable[int]) -> list[bytes | dict[str, object]]:
+    """Events of these numbers."""
+    return [as_dict(str(n), output_tokens=1, input_tokens=0) for n in numbers]
+
+
+def counted(case: SynchronousTestCase, ledger: Ledger) -> set[int]:
+    """Which events are in the sums: each once, or the sum is another set's."""
+    row = ledger.lifetime([KEY])
+    numbers = {n for n in range(row.cost_nano.bit_length()) if row.cost_nano >> n & 1}
+    case.assertEqual(row.requests, len(numbers))
+    case.assertEqual({int(e["id"]) for e in ledger.recent()}, numbers)
+    for by in ("day", "model", "upstream", "key"):
+        case.assertEqual(sum(named.sums.cost_nano for named in ledger.totals(by)), row.cost_nano)
+    return numbers
 
 
 @attrs.frozen
@@ -74,25 +102,36 @@ class Kill:
 
 @attrs.frozen
 class PowerLoss:
-    """Lose the power: of what was not synced only the given share reached the disk."""
+    """Lose the power: of what was not synced nothing reached the disk, or what the seed says."""
 
-    share: float
-    zero_filled: bool
+    seed: int
 
 
-Step = Send | Work | Fault | Fill | Stop | Heal | Kill | PowerLoss
+@attrs.frozen
+class Wait:
+    """Let time pass: what is due every five minutes, or with a new day, is done."""
+
+    days: int
+
+
+Step = Wait | Send | Work | Fault | Fill | Stop | Heal | Kill | PowerLoss
 
 STEPS = st.one_of(
     st.builds(Send, st.lists(st.integers(0, 5), min_size=1, max_size=3)),
     st.builds(Send, st.lists(st.integers(0, 5), min_size=1, max_size=3)),
     st.builds(Work, st.integers(1, 2)),
     st.just(Work(2)),
-    st.builds(Fault, st.sampled_from(["write", "fdatasync", "ftruncate"]), st.integers(1, 2)),
+    st.builds(
+        Fault,
+        st.sampled_from(["write", "fdatasync", "ftruncate", "fsync", "replace", "open"]),
+        st.integers(1, 2),
+    ),
     st.builds(Fill, st.integers(0, 900)),
     st.builds(Stop, st.integers(0, 4)),
     st.just(Heal()),
     st.just(Kill()),
-    st.builds(PowerLoss, st.floats(0, 1), st.booleans()),
+    st.builds(PowerLoss, st.integers(0, 1000)),
+    st.builds(Wait, st.integers(0, 2)),
 )
 
 
@@ -101,9 +140,10 @@ class Play:
 
     def __init__(self, case: SynchronousTestCase) -> None:
         self.case = case
-        self.disk = FaultyDisk(case.mktemp())
+        self.disk = MemoryDisk(FOLDER, recording=False)
         case.patch(files, "os", self.disk)
-        case.patch(segments, "os", self.disk)
+        case.patch(files, "fcntl", self.disk)
+        self.rng = Random(1)
         self.clock = Clock()
         self.clock.advance(NOW_MS / 1000)
         self.sent: set[int] = set()
@@ -112,51 +152,44 @@ class Play:
 
     def start(self) -> None:
         self.disk.kill()
+        for call in self.clock.getDelayedCalls():
+            call.cancel()
         self.under_way: list[tuple[list[int], list[object]]] = []
         self.writer = SynchronousWriter()
-        path = os.path.join(self.disk.folder, "ledger.jsonl")
-        self.ledger = Ledger(path, self.clock, self.writer, price)
+        self.ledger = Ledger(PATH, self.clock, self.writer, price, ids_days=0, ledger_days=1)
         self.case.successResultOf(self.ledger.open())
         self.writer.holding = True
 
-    def counted(self) -> set[int]:
-        """Which events are in the sums: each once, or the sum is another set's."""
-        row = self.ledger.lifetime([KEY])
-        numbers = {n for n in range(6) if row.cost_nano >> n & 1}
-        self.case.assertEqual(row.cost_nano, sum(2**n for n in numbers))
-        self.case.assertEqual(row.requests, len(numbers))
-        self.case.assertEqual({int(e["id"]) for e in self.ledger.recent()}, numbers)
-        return numbers
-
     def play(self, step: Step) -> None:
-        before = self.counted()
+        before = counted(self.case, self.ledger)
         if isinstance(step, Send):
             self.sent.update(step.numbers)
-            batch = [as_dict(str(n), output_tokens=1, input_tokens=0) for n in step.numbers]
             outcome: list[object] = []
-            self.ledger.record(batch).addBoth(outcome.append)
+            self.ledger.record(batch(step.numbers)).addBoth(outcome.append)
             self.under_way.append((step.numbers, outcome))
         elif isinstance(step, Work):
             self.writer.run(step.count)
         elif isinstance(step, Fault):
             self.disk.fail(step.call, step.times, errno.EIO)
         elif isinstance(step, Fill):
-            self.disk.free_bytes = step.free_bytes
+            self.disk.free_bytes[FOLDER] = step.free_bytes
         elif isinstance(step, Stop):
-            self.disk.calls_left = step.calls
+            self.disk.calls_left[FOLDER] = step.calls
         elif isinstance(step, Heal):
             self.disk.heal()
+        elif isinstance(step, Wait):
+            self.clock.rightNow += step.days * DAY_SECONDS
+            self.clock.advance(CHECK_SECONDS)
         else:
             if isinstance(step, PowerLoss):
-                share, zero_filled = step.share, step.zero_filled
-                self.disk.crash(lambda _, steps: int(steps * share), zero_filled=zero_filled)
+                self.disk.crash(rng=Random(step.seed) if step.seed else None)
             self.start()
         self.settle()
-        counted = self.counted()
+        after = counted(self.case, self.ledger)
         # Nothing that was counted is ever lost, nothing acknowledged is uncounted.
-        self.case.assertLessEqual(before, counted)
-        self.case.assertLessEqual(self.acknowledged, counted)
-        self.case.assertLessEqual(counted, self.sent)
+        self.case.assertLessEqual(before, after)
+        self.case.assertLessEqual(self.acknowledged, after)
+        self.case.assertLessEqual(after, self.sent)
 
     def settle(self) -> None:
         """Take note of what was acknowledged, and forget what was refused."""
@@ -174,39 +207,176 @@ class Play:
         """Restart on a disk that is well, and send everything that was ever sent once more."""
         self.play(Kill())
         self.play(Send(sorted(self.sent)))
-        self.play(Work(10))
+        self.play(Work(100))
         self.case.assertEqual(self.under_way, [])
-        self.case.assertEqual(self.counted(), self.sent)
-        self.play(PowerLoss(0.0, False))
-        self.case.assertEqual(self.counted(), self.sent)
+        self.case.assertEqual(counted(self.case, self.ledger), self.sent)
+        self.play(PowerLoss(0))
+        self.case.assertEqual(counted(self.case, self.ledger), self.sent)
 
 
-class CrashTests(SynchronousTestCase):
+class StoryTests(SynchronousTestCase):
     """What was acknowledged is counted, and counted once."""
 
-    @settings(max_examples=150, deadline=None)
-    @given(st.lists(STEPS, max_size=25))
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(STEPS, max_size=30))
     def test_any_story_ends_with_each_event_counted_once(self, steps: list[Step]) -> None:
         """The sums are those of what was acknowledged, and of whole events that came through."""
+        self.patch(upkeep, "SNAPSHOT_EVENTS", 4)
+        self.patch(store, "SEAL_BYTES", 2_000)
+        self.patch(store, "PROBE_BYTES", 1_000)
         play = Play(self)
         for step in steps:
             play.play(step)
         play.finish()
 
-    def test_a_power_loss_at_every_byte_of_a_batch(self) -> None:
-        """However much of the last write reached the disk, a resend completes it."""
-        kept, length = 0, 1
-        while kept <= length:
-            play = Play(self)
-            play.play(Send([1]))
-            play.play(Work(1))
-            play.disk.calls_left = 1  # the write, and not its sync
-            play.play(Send([2]))
-            play.play(Work(1))
-            self.assertEqual(play.acknowledged, {1})
-            length = play.disk.unsynced(os.path.join(play.disk.folder, "ledger.jsonl"))
-            play.disk.crash(kept, zero_filled=kept % 2 == 1)
-            play.start()
-            self.assertEqual(play.counted(), {1, 2} if kept == length else {1})
-            play.finish()
-            kept += 7 if kept + 7 < length else 1
+
+class World:
+    """A ledger on a disk that writes its history down, and what the world outside knows."""
+
+    def __init__(
+        self, case: SynchronousTestCase, disk: MemoryDisk, now: float, ids_days: int
+    ) -> None:
+        self.case = case
+        self.disk = disk
+        setattr(files, "os", disk)  # noqa: B010
+        setattr(files, "fcntl", disk)  # noqa: B010
+        self.clock = Clock()
+        self.clock.advance(now)
+        self.ids_days = ids_days
+        self.start()
+
+    def start(self) -> None:
+        """Start a process; the one before was killed."""
+        self.disk.kill()
+        for call in self.clock.getDelayedCalls():
+            call.cancel()
+        self.ledger = Ledger(
+            PATH, self.clock, SynchronousWriter(), price, ids_days=self.ids_days, ledger_days=1
+        )
+        self.case.successResultOf(self.ledger.open())
+
+    def send(self, *numbers: int) -> None:
+        """Record a batch; the world outside then knows that it was acknowledged, and when."""
+        self.disk.mark(("sent", numbers, self.clock.seconds()))
+        self.case.successResultOf(self.ledger.record(batch(numbers)))
+        self.disk.mark(("acknowledged", numbers, self.clock.seconds()))
+
+    def wait(self, days: int = 0) -> None:
+        """Let time pass until the next check."""
+        self.clock.rightNow += days * DAY_SECONDS
+        self.disk.mark(("waited", (), self.clock.seconds() + CHECK_SECONDS))
+        self.clock.advance(CHECK_SECONDS)
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        self.case.successResultOf(self.ledger.close())
+
+
+def batches(world: World) -> None:
+    """Batches, one of them sent again, and a start from the lines."""
+    world.send(1, 2)
+    world.send(2, 3)
+    world.start()
+    world.send(4)
+
+
+def snapshots(world: World) -> None:
+    """Two generations of snapshots, the second replaced once more."""
+    for number in range(4):
+        world.send(number)
+        world.wait()
+
+
+def sealing(world: World) -> None:
+    """Segments sealed since they were full and since a day was over, with starts between."""
+    world.send(1)
+    world.send(2, 3, 4)
+    world.send(5)
+    world.start()
+    world.wait(days=1)
+    world.send(6)
+    world.start()
+
+
+def retention(world: World) -> None:
+    """Segments deleted, and days of ids forgotten."""
+    for number in range(5):
+        world.send(number)
+        world.wait(days=1)
+    world.stop()
+    world.start()
+    world.wait(days=3)
+
+
+def stops(world: World) -> None:
+    """Clean stops and starts."""
+    for number in range(3):
+        world.send(number, number + 10)
+        world.stop()
+        world.start()
+
+
+class CrashPointTests(SynchronousTestCase):
+    """Whatever a crash leaves at any moment, a start makes the right sums of it."""
+
+    def setUp(self) -> None:
+        self.patch(files, "os", MemoryDisk())
+        self.patch(files, "fcntl", MemoryDisk())
+        self.patch(store, "SEAL_BYTES", 1_500)
+
+    def crashed(self, play: Callable[[World], None], ids_days: int = 0, tears: int = 0) -> None:
+        """Play, and start on what each crash of the history may have left."""
+        disk = MemoryDisk(FOLDER)
+        play(World(self, disk, NOW_MS / 1000, ids_days))
+        rng = Random(7)
+        states = 0
+        for state in disk.crash_states(few_bytes, rng=rng, mixed=1):
+            states += 1
+            try:
+                self.check(state, ids_days, rng)
+            except Exception as error:
+                raise AssertionError(f"step {state.point}, {state.label}: {error}") from error
+        self.assertGreater(states, 100)
+
+    def check(self, state: CrashState, ids_days: int, rng: Random) -> None:
+        """Start on what is left, send all that may not have arrived, and start again."""
+        told = [mark for mark in state.marks if isinstance(mark, tuple)]
+        now = max((at for _, _, at in told), default=NOW_MS / 1000)
+        acknowledged = {n for what, numbers, _ in told if what == "acknowledged" for n in numbers}
+        sent = {n for _, numbers, _ in told for n in numbers}
+        world = World(self, state.disk(recording=rng.random() < 0.1), now, ids_days)
+        found = counted(self, world.ledger)
+        self.assertLessEqual(acknowledged, found)
+        self.assertLessEqual(found, sent)
+        fresh = {
+            n
+            for what, numbers, at in told
+            if what == "sent" and (not ids_days or now - at < ids_days * DAY_SECONDS)
+            for n in numbers
+        }
+        world.send(*sorted(fresh | (sent - acknowledged)))
+        self.assertEqual(counted(self, world.ledger), sent)
+        for again in (world.disk.kill, world.disk.crash):
+            again()
+            world.start()
+            self.assertEqual(counted(self, world.ledger), sent)
+
+    def test_batches(self) -> None:
+        """Lines written, synced, or torn."""
+        self.crashed(batches)
+
+    def test_snapshots(self) -> None:
+        """A snapshot built, and both renames."""
+        self.crashed(snapshots)
+
+    def test_sealing(self) -> None:
+        """Both halves of sealing, and the snapshot behind it."""
+        self.crashed(sealing)
+
+    def test_retention(self) -> None:
+        """Segments and ids removed."""
+        self.crashed(retention, ids_days=2)
+
+    def test_clean_stops(self) -> None:
+        """The last snapshot."""
+        self.crashed(stops)

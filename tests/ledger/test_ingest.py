@@ -6,9 +6,9 @@ import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.events import MAX_COUNT, UsageEvent
-from omnigate.ledger.id_days import id_digest
 from omnigate.ledger.ingest import Prepared, prepare
 from omnigate.ledger.lines import decode_line
+from omnigate.ledger.recorded_ids import id_digest
 from omnigate.money import Price, price_from_usd
 from tests.usage import usage_event
 
@@ -27,8 +27,6 @@ class PrepareTests(SynchronousTestCase):
     """What becomes of a batch."""
 
     def setUp(self) -> None:
-        self.recorded: set[int] = set()
-        self.pending: set[int] = set()
         self.asked: list[str] = []
 
     def price(self, event: UsageEvent) -> Price | None:
@@ -36,13 +34,7 @@ class PrepareTests(SynchronousTestCase):
         return MINI if event.target_model == "gpt-4o-mini" else None
 
     def prepare(self, *events: Any) -> Prepared:
-        return prepare(
-            events,
-            recorded=self.recorded.__contains__,
-            pending=self.pending.__contains__,
-            price=self.price,
-            now_ms=NOW_MS,
-        )
+        return prepare(events, price=self.price, now_ms=NOW_MS)
 
     def test_a_good_event_becomes_a_line(self) -> None:
         """Its cost is the four counts times the four prices, rounded once."""
@@ -69,36 +61,20 @@ class PrepareTests(SynchronousTestCase):
             as_dict("f", upstream=None, target_model=None, status=502),
         )
         self.assertEqual([entry.cost_nano for entry in prepared.entries], [0, 0, 0])
-        self.assertEqual(prepared.unpriced, 0)
+        self.assertEqual([entry.unpriced for entry in prepared.entries], [False] * 3)
         self.assertEqual(self.asked, [])
 
     def test_a_target_without_a_price_is_recorded_at_nothing(self) -> None:
-        """It is counted, and named once however many events there are."""
-        events = [as_dict(f"u{n}", target_model="other") for n in range(3)]
-        prepared = self.prepare(*events, as_dict("ok"))
-        self.assertEqual(len(prepared.entries), 4)
-        self.assertEqual(prepared.unpriced, 3)
-        self.assertEqual(prepared.unpriced_targets, {("fast", "openai", "other")})
+        """Its entry says so."""
+        prepared = self.prepare(as_dict("u", target_model="other"), as_dict("ok"))
+        self.assertEqual([entry.unpriced for entry in prepared.entries], [True, False])
+        self.assertEqual(prepared.entries[0].cost_nano, 0)
 
-    def test_an_id_recorded_before_is_skipped(self) -> None:
-        """Nor is a price asked for it."""
-        self.recorded.add(id_digest("old"))
-        prepared = self.prepare(as_dict("old"), as_dict("new"))
-        self.assertEqual([entry.event.id for entry in prepared.entries], ["new"])
-        self.assertEqual((prepared.duplicates, prepared.waits), (1, False))
-        self.assertEqual(self.asked, ["new"])
-
-    def test_an_id_being_recorded_makes_the_batch_wait(self) -> None:
-        """It is a duplicate whose fate is not known yet."""
-        self.pending.add(id_digest("now"))
-        prepared = self.prepare(as_dict("now"))
-        self.assertEqual((prepared.entries, prepared.duplicates, prepared.waits), ([], 1, True))
-
-    def test_an_id_twice_in_a_batch_counts_once(self) -> None:
-        """The first one stands."""
+    def test_an_id_twice_in_a_batch_is_the_writers_to_judge(self) -> None:
+        """Both are prepared, in the order they came."""
         prepared = self.prepare(as_dict("e1"), as_dict("e1", output_tokens=1))
-        self.assertEqual([entry.event.output_tokens for entry in prepared.entries], [250])
-        self.assertEqual((prepared.duplicates, prepared.waits), (1, False))
+        self.assertEqual([entry.event.output_tokens for entry in prepared.entries], [250, 1])
+        self.assertEqual(len({entry.digest for entry in prepared.entries}), 1)
 
     def test_bad_events_are_left_out_and_good_ones_kept(self) -> None:
         """Missing and mistyped members, counts that are none, values that are no object."""

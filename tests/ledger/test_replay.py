@@ -1,83 +1,81 @@
 """Tests for omnigate.ledger.replay."""
 
-import os
-
-from twisted.internet.defer import Deferred
-from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
+from omnigate import files
 from omnigate.ledger.books import Books
+from omnigate.ledger.family import Family
 from omnigate.ledger.lines import encode_line
-from omnigate.ledger.replay import (
-    DAMAGE_LOGGED,
-    LedgerUnreadableError,
-    LoadCanceledError,
-    Replay,
-)
-from omnigate.ledger.segments import SLICE_LINES, ActiveSegment
-from omnigate.testing.writer import SynchronousWriter
+from omnigate.ledger.recorded_ids import RecordedIds
+from omnigate.ledger.replay import DAMAGE_LOGGED, LedgerUnreadableError, Replay
+from omnigate.testing.memory_disk import MemoryDisk
 from tests.ledger.test_lines import RECEIVED
 from tests.usage import usage_event
+
+KEY = "ab" * 32
+PATH = "/state/ledger.jsonl"
 
 
 class ReplayTests(SynchronousTestCase):
     """Reading into the books."""
 
     def setUp(self) -> None:
-        folder = self.mktemp()
-        os.makedirs(folder)
-        self.path = os.path.join(folder, "ledger.jsonl")
-        self.replay = Replay(ActiveSegment(self.path), Books(3))
-        self.writer = SynchronousWriter()
+        disk = MemoryDisk("/state", recording=False)
+        self.patch(files, "os", disk)
+        self.patch(files, "fcntl", disk)
+        self.replay = self.replaying(3)
 
-    def write(self, *lines: bytes) -> None:
-        with open(self.path, "wb") as file:
-            file.writelines(lines)
+    def replaying(self, ids_days: int) -> Replay:
+        ids = RecordedIds(Family(PATH), ids_days)
+        ids.open({})
+        return Replay(Books(), ids)
 
-    def run_it(self) -> "Deferred[None]":
-        return Deferred.fromCoroutine(self.replay.run(self.writer))
+    def enter(self, *lines: bytes | None) -> int:
+        offset, found = 0, []
+        for line in lines:
+            found.append((offset, line))
+            offset += len(line or b"")
+        return self.replay.enter(PATH, found)
 
-    def test_it_goes_through_the_file_in_slices(self) -> None:
-        """The reactor has its turn after each: what is entered grows by a slice at a time."""
-        total = 2 * SLICE_LINES + 7
-        self.write(*(encode_line(usage_event(str(n)), 1, RECEIVED) for n in range(total)))
-        self.writer.holding = True
-        done = self.run_it()
-        seen = []
-        while self.writer.pending:
-            self.writer.run(1)
-            seen.append(self.replay.events)
-        self.successResultOf(done)
-        self.assertEqual(seen, [0, SLICE_LINES, 2 * SLICE_LINES, total, total, total])
-        self.assertEqual(self.replay.books.totals.lifetime(["ab" * 32]).cost_nano, total)
+    def cost(self) -> int:
+        return self.replay.books.totals.lifetime([KEY]).cost_nano
 
-    def test_damage_is_counted_and_logged_up_to_a_bound(self) -> None:
+    def line(self, name: str, cost_nano: int = 1, day: str = RECEIVED[:10]) -> bytes:
+        return encode_line(usage_event(name), cost_nano, day + RECEIVED[10:])
+
+    def test_each_id_counts_once(self) -> None:
+        """Within one slice, and over several; the first line stands."""
+        self.assertEqual(self.enter(self.line("a", 1), self.line("b", 2), self.line("a", 4)), 2)
+        self.assertEqual(self.enter(self.line("b", 8), self.line("c", 16)), 1)
+        self.assertEqual((self.replay.events, self.replay.duplicates), (3, 2))
+        self.assertEqual(self.cost(), 1 + 2 + 16)
+
+    def test_ids_are_forgotten_as_the_days_went_by(self) -> None:
+        """An event that was rightly recorded again, its id long forgotten, counts again."""
+        self.replay = self.replaying(1)
+        days = ("2026-11-27", "2026-11-28", "2026-11-29")
+        self.assertEqual(self.enter(*(self.line("e", 1, day) for day in days)), 2)
+        self.assertEqual(self.replay.duplicates, 1)
+
+    def test_damage_is_counted_and_noted_up_to_a_bound(self) -> None:
         """A file full of junk fills no log."""
-        logged: list[LogEvent] = []
+        self.assertEqual(self.enter(*(b"junk %d\n" % n for n in range(100)), None), 0)
+        self.assertEqual((self.replay.events, self.replay.damaged), (0, 101))
+        self.assertEqual(len(self.replay.notes), DAMAGE_LOGGED)
+        self.assertIn(f"{PATH}: the line at offset 7 is damaged", self.replay.notes[1].text)
 
-        @implementer(ILogObserver)
-        def observe(event: LogEvent) -> None:
-            logged.append(event)
+    def test_a_line_of_a_later_version_ends_it(self) -> None:
+        """With the place and the remedy."""
+        error = self.assertRaises(
+            LedgerUnreadableError, self.enter, self.line("a"), b'{"v":3,"what":"ever"}\n'
+        )
+        self.assertIn(f"{PATH} at offset {len(self.line('a'))}", str(error))
 
-        globalLogPublisher.addObserver(observe)
-        self.addCleanup(globalLogPublisher.removeObserver, observe)
-        self.write(*(b"junk %d\n" % n for n in range(100)))
-        self.successResultOf(self.run_it())
-        self.assertEqual((self.replay.events, self.replay.damaged), (0, 100))
-        self.assertEqual(len(logged), DAMAGE_LOGGED)
-        self.assertEqual([event["offset"] for event in logged[:3]], [0, 7, 14])
-
-    def test_it_can_be_canceled(self) -> None:
-        """It ends after the slice in hand, and the file is not opened for appending."""
-        self.write(encode_line(usage_event(), 1, RECEIVED))
-        self.replay.canceled = True
-        self.failureResultOf(self.run_it(), LoadCanceledError)
-        self.assertRaises(RuntimeError, self.replay.segment.append, b"x\n")
-
-    def test_a_file_that_cannot_be_read_is_an_error(self) -> None:
-        """Half a ledger is never taken for the whole."""
-        os.mkdir(self.path)
-        error = self.failureResultOf(self.run_it(), LedgerUnreadableError).value
-        self.assertIn(self.path, str(error))
-        self.assertIn("Is a directory", str(error))
+    def test_lines_of_other_kinds_are_counted(self) -> None:
+        """Members that this version does not know change nothing."""
+        line = self.line("job", 5)
+        head, tail = line[:-2].rsplit(b',"crc32"', 1)
+        self.assertTrue(tail)
+        plain = head.replace(b'{"v":2,', b'{"kind":"media",') + b"}"
+        self.assertEqual(self.enter(plain), 1)
+        self.assertEqual(self.cost(), 5)

@@ -1,76 +1,27 @@
-"""Tests for omnigate.ledger.service."""
-
-import os
-from typing import Any
+"""Tests for omnigate.ledger.service and omnigate.ledger.recording."""
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import Clock
-from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
-from omnigate.ledger import segments, service
-from omnigate.ledger.lines import encode_line
-from omnigate.ledger.replay import LedgerUnreadableError, LoadCanceledError
-from omnigate.ledger.service import IngestResult, Ledger, LedgerNotReady, StorageUnavailable
-from omnigate.money import Price
+from omnigate.ledger import recording, service
+from omnigate.ledger.books import Books
+from omnigate.ledger.replay import LedgerUnreadableError
+from omnigate.ledger.service import (
+    IngestResult,
+    Ledger,
+    LedgerNotReady,
+    LoadCanceledError,
+    StorageUnavailable,
+)
+from omnigate.ledger.trouble import FAILING, FAULTY, FULL, MOVED, SILENT
 from omnigate.periods import DAY_MS
-from omnigate.testing.disk import FaultyDisk
-from omnigate.testing.writer import SynchronousWriter
-from tests.ledger.test_ingest import MINI, NOW_MS, as_dict
-from tests.ledger.test_lines import RECEIVED
-from tests.usage import usage_event
-
-#: What one event of these tests costs.
-COST = 900 * 150 + 100 * 75 + 250 * 600
-
-KEY = "ab" * 32
+from tests.ledger.ledger_case import COST, FOLDER, KEY, LedgerCase, line, price
+from tests.ledger.test_ingest import NOW_MS, as_dict
 
 
-def price(event: UsageEvent) -> Price | None:
-    return MINI if event.target_model == "gpt-4o-mini" else None
-
-
-class LedgerTestCase(SynchronousTestCase):
-    """A ledger on a faulty disk, with a writer that works on the spot or when told to."""
-
-    def setUp(self) -> None:
-        self.disk = FaultyDisk(self.mktemp())
-        self.patch(files, "os", self.disk)
-        self.patch(segments, "os", self.disk)
-        self.path = os.path.join(self.disk.folder, "ledger.jsonl")
-        self.clock = Clock()
-        self.clock.advance(NOW_MS / 1000)
-        self.writer = SynchronousWriter()
-        self.ledger = self.opened()
-
-    def made(self, **options: Any) -> Ledger:
-        """The ledger of a new process; the one before was killed."""
-        self.disk.kill()
-        return Ledger(self.path, self.clock, self.writer, price, **options)
-
-    def opened(self, **options: Any) -> Ledger:
-        ledger = self.made(**options)
-        self.successResultOf(ledger.open())
-        return ledger
-
-    def content(self) -> bytes:
-        with open(self.path, "rb") as file:
-            return file.read()
-
-    def write(self, content: bytes) -> None:
-        with open(self.path, "wb") as file:
-            file.write(content)
-
-    def recorded(self, *ids: str) -> IngestResult:
-        return self.successResultOf(self.ledger.record([as_dict(name) for name in ids]))
-
-    def spent(self, ledger: Ledger | None = None) -> int:
-        return (ledger or self.ledger).spend_nano([KEY], "total", NOW_MS)
-
-
-class RecordTests(LedgerTestCase):
+class RecordTests(LedgerCase):
     """What a batch does on a disk that is well."""
 
     def test_a_batch_is_written_synced_and_counted(self) -> None:
@@ -78,8 +29,8 @@ class RecordTests(LedgerTestCase):
         result = self.recorded("e1", "e2")
         self.assertEqual(result, IngestResult(2, 0, 0, 0))
         self.assertEqual(self.content().count(b"\n"), 2)
-        self.assertEqual(self.disk.unsynced(self.path), 0)
-        self.assertEqual(self.disk.calls[-2:], ["write", "fdatasync"])
+        self.disk.crash()
+        self.assertEqual(self.content().count(b"\n"), 2)
         self.assertEqual(self.spent(), 2 * COST)
         self.assertEqual(self.ledger.counters.recorded, 2)
 
@@ -99,20 +50,20 @@ class RecordTests(LedgerTestCase):
         done = [self.ledger.record([as_dict(f"e{n}")]) for n in range(5)]
         self.disk.calls.clear()
         self.writer.run()
-        self.assertEqual(self.disk.calls, ["write", "fdatasync"] * 2)
+        self.assertEqual(self.disk.calls.count("fdatasync"), 2)
         self.assertEqual([self.successResultOf(d).recorded for d in done], [1] * 5)
         self.assertEqual(self.content().count(b"\n"), 5)
 
     def test_a_group_is_bounded(self) -> None:
         """A group ends where the next batch would make it too large, and each batch is whole."""
-        self.patch(service, "MAX_GROUP_EVENTS", 3)
+        self.patch(recording, "MAX_GROUP_EVENTS", 3)
         self.writer.holding = True
         sizes = (1, 2, 2, 5, 1)
         batches = [[as_dict(f"{i}.{n}") for n in range(size)] for i, size in enumerate(sizes)]
         done = [self.ledger.record(batch) for batch in batches]
         self.disk.calls.clear()
         self.writer.run()
-        self.assertEqual(self.disk.calls.count("write"), 5)
+        self.assertEqual(self.disk.calls.count("fdatasync"), 5)
         self.assertEqual([self.successResultOf(d).recorded for d in done], list(sizes))
         self.assertEqual(self.spent(), 11 * COST)
 
@@ -189,7 +140,7 @@ class RecordTests(LedgerTestCase):
 
     def test_what_may_wait_is_bounded(self) -> None:
         """When the disk stands still, batches are refused rather than piled up."""
-        self.patch(service, "MAX_WAITING_EVENTS", 3)
+        self.patch(recording, "MAX_WAITING_EVENTS", 3)
         self.writer.holding = True
         done = [self.ledger.record([as_dict(str(n))]) for n in range(4)]
         refused = self.ledger.record([as_dict("late")])
@@ -211,22 +162,19 @@ class RecordTests(LedgerTestCase):
         self.assertEqual(self.spent(restarted), 2 * COST)
 
 
-class StartTests(LedgerTestCase):
+class StartTests(LedgerCase):
     """What a start finds, and makes of it."""
-
-    def line(self, name: str) -> bytes:
-        return encode_line(usage_event(name), COST, RECEIVED)
 
     def test_everything_is_back_after_a_restart(self) -> None:
         """Totals, ids and the newest events are what they were, and nothing is priced again."""
         self.recorded("e1", "e2")
         self.recorded("e3")
         before = self.ledger.totals("model"), self.ledger.recent(2)
-        self.successResultOf(self.ledger.close())
-        self.patch(self, "ledger", Ledger(self.path, self.clock, self.writer, lambda event: None))
-        self.successResultOf(self.ledger.open())
-        self.assertEqual((self.ledger.totals("model"), self.ledger.recent(2)), before)
-        self.assertEqual(self.ledger.counters.replayed, 3)
+        for stop in (self.stopped, self.disk.kill):
+            stop()
+            self.ledger = self.opened(price=lambda event: None)
+            self.assertEqual((self.ledger.totals("model"), self.ledger.recent(2)), before)
+            self.assertEqual(self.ledger.counters.replayed, 0)
         self.assertEqual(self.recorded("e1", "e2", "e3").duplicates, 3)
         self.assertEqual(self.spent(), 3 * COST)
 
@@ -240,7 +188,7 @@ class StartTests(LedgerTestCase):
 
     def test_a_torn_last_line_is_cut_at_every_byte(self) -> None:
         """However much of the last line a crash left, the others are counted and it is gone."""
-        whole, torn = self.line("e1") + self.line("e2"), self.line("e3")
+        whole, torn = line("e1") + line("e2"), line("e3")
         for length in range(len(torn)):
             self.write(whole + torn[:length])
             ledger = self.opened()
@@ -253,15 +201,15 @@ class StartTests(LedgerTestCase):
 
     def test_a_torn_line_may_be_longer_than_any_line(self) -> None:
         """A tail of zero bytes, which some file systems leave, is cut off too."""
-        self.write(self.line("e1") + bytes(300_000))
+        self.write(line("e1") + bytes(300_000))
         ledger = self.opened()
         self.assertEqual(ledger.counters.torn_bytes, 300_000)
-        self.assertEqual(self.content(), self.line("e1"))
+        self.assertEqual(self.content(), line("e1"))
 
     def test_a_damaged_line_in_the_middle_is_left_and_counted(self) -> None:
         """The start goes on, the other lines count, and the file is not changed."""
-        junk = bytes(50) + b"\n" + self.line("e2")[20:] + b"\n" + b"x" * 100_000 + b"\n"
-        content = self.line("e1") + junk + self.line("e3")
+        junk = bytes(50) + b"\n" + line("e2")[20:] + b"\n" + b"x" * 100_000 + b"\n"
+        content = line("e1") + junk + line("e3")
         self.write(content)
         ledger = self.opened()
         self.assertEqual(ledger.counters.damaged_lines, 4)
@@ -270,18 +218,18 @@ class StartTests(LedgerTestCase):
 
     def test_a_line_twice_counts_once(self) -> None:
         """It is skipped and counted as such."""
-        self.write(self.line("e1") * 3)
+        self.write(line("e1") * 3)
         ledger = self.opened()
         self.assertEqual((ledger.counters.replayed, ledger.counters.replay_duplicates), (1, 2))
         self.assertEqual(self.spent(ledger), COST)
 
     def test_a_file_of_a_later_version_is_refused_and_left_alone(self) -> None:
         """The start fails with the file, the place and the remedy."""
-        content = self.line("e1") + b'{"v":3,"what":"ever"}\n' + b"torn"
+        content = line("e1") + b'{"v":3,"what":"ever"}\n' + b"torn"
         self.write(content)
         ledger = self.made()
         error = self.failureResultOf(ledger.open(), LedgerUnreadableError).value
-        self.assertIn(f"{self.path} at offset {len(self.line('e1'))}", str(error))
+        self.assertIn(f"{self.path} at offset {len(line('e1'))}", str(error))
         self.assertIn("version 3", str(error))
         self.assertFalse(ledger.ready)
         self.assertEqual(self.content(), content)
@@ -290,7 +238,7 @@ class StartTests(LedgerTestCase):
         """A file that cannot be opened is named, with the cause; later it opens."""
         self.recorded("e1")
         ledger = self.made()
-        self.disk.fail("fdatasync")
+        self.failing("fdatasync")
         error = self.failureResultOf(ledger.open(), LedgerUnreadableError).value
         self.assertIn(self.path, str(error))
         self.assertIn("Input/output error", str(error))
@@ -319,7 +267,7 @@ class StartTests(LedgerTestCase):
         self.writer.holding = True
         ledger = self.made()
         opening = ledger.open()
-        while self.writer.pending:
+        while not opening.called:
             self.assertFalse(ledger.ready)
             for ask in (
                 lambda: ledger.spend_nano([KEY], "total", NOW_MS),
@@ -336,15 +284,28 @@ class StartTests(LedgerTestCase):
 
     def test_what_a_killed_process_left_is_synced_before_it_counts(self) -> None:
         """Lines that were written and never synced cannot vanish after a start has counted them."""
-        self.disk.calls_left = 1
+        self.recorded("e0")
+        self.disk.calls_left[FOLDER] = 1
         self.failureResultOf(self.ledger.record([as_dict("e1")]), StorageUnavailable)
-        self.assertGreater(self.disk.unsynced(self.path), 0)
-        self.assertEqual(self.spent(self.opened()), COST)
-        self.disk.crash()
-        self.assertEqual(self.spent(self.opened()), COST)
+        for _ in range(2):
+            self.ledger = self.opened()
+            self.assertEqual(self.spent(), 2 * COST)
+            self.disk.crash()
+
+    def test_a_revision_tells_of_every_change(self) -> None:
+        """It changes with a start and with what is recorded, and with nothing else."""
+        seen = [self.ledger.revision]
+        self.recorded("e1")
+        seen.append(self.ledger.revision)
+        self.recorded("e1")
+        self.assertEqual(self.ledger.revision, seen[-1])
+        self.stopped()
+        self.successResultOf(self.ledger.open())
+        seen.append(self.ledger.revision)
+        self.assertEqual(len(set(seen)), 3)
 
 
-class CloseTests(LedgerTestCase):
+class CloseTests(LedgerCase):
     """Stopping."""
 
     def test_a_close_finishes_what_waits(self) -> None:
@@ -378,11 +339,12 @@ class CloseTests(LedgerTestCase):
 
     def test_closing_twice_is_no_error(self) -> None:
         """Nor is closing what never was open."""
-        for ledger in (self.ledger, self.ledger, self.made()):
-            self.successResultOf(ledger.close())
+        for _ in range(2):
+            self.stopped()
+        self.stopped(self.made())
 
 
-class FailingDiskTests(LedgerTestCase):
+class FailingDiskTests(LedgerCase):
     """A disk that refuses."""
 
     def refused(self, done: Deferred[IngestResult]) -> StorageUnavailable:
@@ -394,7 +356,7 @@ class FailingDiskTests(LedgerTestCase):
         """The batch fails with the cause and the remedy and leaves no trace, in memory or file."""
         self.recorded("e1")
         before = self.content()
-        self.disk.free_bytes = 100
+        self.fill(100)
         error = self.refused(self.ledger.record([as_dict("e2"), as_dict("e3")]))
         self.assertIn("No space left on device", error.message)
         self.assertNotIn(self.path, error.message)
@@ -404,6 +366,7 @@ class FailingDiskTests(LedgerTestCase):
         self.assertEqual(self.content(), before)
         self.assertEqual(self.ledger.counters.failed_writes, 1)
         self.assertEqual(self.ledger.counters.recorded, 1)
+        self.assertEqual(self.ledger.trouble, FULL)
 
     def test_it_heals_by_itself(self) -> None:
         """Once there is room again, the resent batch is recorded, as often as it failed."""
@@ -412,38 +375,76 @@ class FailingDiskTests(LedgerTestCase):
                 name = f"{call}.{with_cut}"
                 spent = self.spent()
                 for _ in range(3):
-                    self.disk.fail(call)
+                    self.failing(call)
                     if with_cut:
-                        self.disk.fail("ftruncate")
+                        self.failing("ftruncate")
                     self.refused(self.ledger.record([as_dict(name)]))
                 self.disk.heal()
                 self.assertEqual(self.recorded(name).recorded, 1)
                 self.assertEqual(self.spent(), spent + COST)
+                self.assertIsNone(self.ledger.trouble)
         self.disk.crash()
         self.assertEqual(self.spent(self.opened()), self.spent())
 
+    def test_it_is_well_again_without_traffic(self) -> None:
+        """The disk is tried every few seconds; the trouble is over when it takes a group again."""
+        for cause, words in ((self.fill, FULL), (lambda: self.failing("write", 10**6), FAILING)):
+            cause()
+            self.refused(self.ledger.record([as_dict("e1")]))
+            self.clock.pump([1.0] * 10)
+            self.assertEqual(self.ledger.trouble, words)
+            self.disk.heal()
+            self.clock.pump([1.0] * 4)
+            self.assertIsNone(self.ledger.trouble)
+            self.assertNotIn("ledger.jsonl.probe", self.names())
+        self.assertEqual(self.spent(), 0)
+
+    def test_a_little_room_is_not_enough(self) -> None:
+        """A disk on which a full group would not fit is still called full."""
+        self.fill()
+        self.refused(self.ledger.record([as_dict("e1")]))
+        self.fill(100_000)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.ledger.trouble, FULL)
+
+    def test_a_disk_that_does_not_answer_is_told(self) -> None:
+        """Though nothing has failed yet."""
+        self.writer.holding = True
+        done = self.ledger.record([as_dict("e1")])
+        self.clock.advance(9)
+        self.assertIsNone(self.ledger.trouble)
+        self.clock.advance(2)
+        self.assertEqual(self.ledger.trouble, SILENT)
+        self.writer.run()
+        self.assertEqual(self.successResultOf(done).recorded, 1)
+        self.assertIsNone(self.ledger.trouble)
+
     def test_a_file_that_was_moved_takes_no_batch(self) -> None:
         """Events in a file that a restart does not find are not acknowledged."""
-        os.rename(self.path, self.path + ".1")
-        error = self.refused(self.ledger.record([as_dict("e1")]))
-        self.assertIn("No such file", error.message)
-        os.rename(self.path + ".1", self.path)
+        self.disk.replace(self.path, self.path + ".1")
+        self.refused(self.ledger.record([as_dict("e1")]))
+        self.assertEqual(self.ledger.trouble, MOVED)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.ledger.trouble, MOVED)
+        self.disk.replace(self.path + ".1", self.path)
+        self.clock.pump([1.0] * 4)
+        self.assertIsNone(self.ledger.trouble)
         self.assertEqual(self.recorded("e1").recorded, 1)
 
-    def test_what_waits_behind_a_failure_fails_too(self) -> None:
-        """A batch whose events hang on the failed one's is not acknowledged for them."""
+    def test_what_waits_behind_a_failure_is_judged_by_itself(self) -> None:
+        """What hung on the failed one is not a duplicate of it: it is recorded, once."""
         self.writer.holding = True
-        self.disk.fail("fdatasync")
+        self.failing("fdatasync")
         done = [self.ledger.record([as_dict("e1")]) for _ in range(3)]
         self.writer.run()
-        for each in done:
-            self.refused(each)
-        self.writer.holding = False
-        self.assertEqual(self.recorded("e1"), IngestResult(1, 0, 0, 0))
+        self.refused(done[0])
+        self.assertEqual(self.successResultOf(done[1]), IngestResult(1, 0, 0, 0))
+        self.assertEqual(self.successResultOf(done[2]), IngestResult(0, 1, 0, 0))
+        self.assertEqual(self.spent(), COST)
 
     def test_a_sync_that_fails_is_not_trusted_afterwards(self) -> None:
         """The lines it was for are written anew: they would be missing after a power loss."""
-        self.disk.fail("fdatasync")
+        self.failing("fdatasync")
         self.refused(self.ledger.record([as_dict("e1")]))
         self.recorded("e1", "e2")
         self.disk.crash()
@@ -451,9 +452,39 @@ class FailingDiskTests(LedgerTestCase):
         self.assertEqual(ledger.counters.damaged_lines, 0)
         self.assertEqual(self.spent(ledger), 2 * COST)
 
+    def test_ids_that_cannot_be_kept_spoil_nothing(self) -> None:
+        """They are in memory, and a start takes them from the lines."""
+        self.recorded("e1")
+        size = len(line("e2"))
+        self.fill(size)
+        self.assertEqual(self.recorded("e2").recorded, 1)
+        self.assertEqual(self.recorded("e1", "e2").duplicates, 2)
+        self.ledger = self.opened()
+        self.assertEqual(self.recorded("e1", "e2").duplicates, 2)
+        self.assertEqual(self.spent(), 2 * COST)
+
     def test_a_writer_that_takes_no_more_refuses_batches(self) -> None:
         """A stopped writer is told as storage that is unavailable."""
         self.successResultOf(self.writer.stop())
         error = self.refused(self.ledger.record([as_dict()]))
         self.assertIn("WriterStoppedError", error.message)
         self.assertEqual(len(self.flushLoggedErrors(files.WriterStoppedError)), 1)
+
+    def test_sums_in_doubt_take_no_more(self) -> None:
+        """After a fault of the bookkeeping nothing is recorded or snapshotted until a new start."""
+        self.recorded("e1")
+        self.stopped()
+        before = self.content(self.family.snapshot)
+        self.successResultOf(self.ledger.open())
+
+        def enter(*args: object) -> None:
+            raise ZeroDivisionError
+
+        self.patch(Books, "enter", enter)
+        self.refused(self.ledger.record([as_dict("e2")]))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(self.ledger.trouble, FAULTY)
+        self.refused(self.ledger.record([as_dict("e3")]))
+        self.clock.advance(301)
+        self.stopped()
+        self.assertEqual(self.content(self.family.snapshot), before)

@@ -1,0 +1,267 @@
+"""The start: from the newest snapshot that can be trusted, or from the first line on.
+
+A snapshot is trusted when its file is whole, every row of it holds, and the bytes of the ledger
+that it covers are there and are the same. If the newest is not, the spare is tried; if that is not
+either, every segment is read. Whatever stands after it is replayed.
+
+It all happens in the writer thread, in steps with a pause between, on books that nobody else sees
+until they are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from datetime import datetime
+
+import attrs
+from twisted.logger import LogLevel
+
+from omnigate import files
+from omnigate.ledger.books import Books
+from omnigate.ledger.family import Family, Position, SealedSegment
+from omnigate.ledger.recorded_ids import LostIds, NewerIdsError, RecordedIds
+from omnigate.ledger.replay import LedgerUnreadableError, Note, Replay
+from omnigate.ledger.segments import Segments
+from omnigate.ledger.snapshots import (
+    MAX_SNAPSHOT_BYTES,
+    DamagedSnapshotError,
+    NewerSnapshotError,
+    decode,
+)
+from omnigate.periods import utc_day
+
+#: Lines that are entered in one step: about 0.1 s, after which a stop can break the start off.
+STEP_LINES = 4_000
+
+#: What a snapshot's name ends with that is damaged and was the only copy of some sums.
+SET_ASIDE = ".damaged"
+
+
+@attrs.frozen
+class Start:
+    """Where a start begins.
+
+    :ivar position: everything before it is in ``books``.
+    :ivar source: the path of the snapshot that they are from; empty for the first line.
+    :ivar events: how many events they hold.
+    :ivar sealed: the segments before the position, as the snapshot lists them.
+    :ivar ids: how many ids of each day it covers.
+    :ivar written_at_ms: when the snapshot was written; None without one.
+    """
+
+    position: Position
+    books: Books
+    source: str = ""
+    events: int = 0
+    sealed: Sequence[SealedSegment] = ()
+    ids: Mapping[str, int] = attrs.Factory(dict)
+    written_at_ms: int | None = None
+
+
+@attrs.frozen
+class Loaded:
+    """What a start came to; its ``start.books`` now hold everything.
+
+    :ivar sound: whether the file under the snapshot's name may become the spare: it was checked
+        and used, or there is none.
+    :ivar needs_snapshot: whether a new one is due: lines were replayed, ids forgotten, or the
+        newest snapshot was not usable.
+    :ivar replayed: events counted from lines; ``duplicates``, ``damaged`` and ``torn_bytes`` as
+        :class:`~omnigate.ledger.replay.Replay` and the end of the active segment have them.
+    """
+
+    start: Start
+    sound: bool
+    needs_snapshot: bool
+    replayed: int
+    duplicates: int
+    damaged: int
+    torn_bytes: int
+
+
+@attrs.define(eq=False)
+class Loading:
+    """One start.
+
+    :ivar notes: what the log is to be told so far; the reader empties it.
+    :ivar loaded: the outcome, once :meth:`step` has returned True.
+    """
+
+    family: Family
+    segments: Segments
+    ids: RecordedIds
+    now_ms: int
+    notes: list[Note] = attrs.Factory(list)
+    loaded: Loaded | None = None
+    _steps: Iterator[None] | None = None
+
+    def step(self) -> bool:
+        """Do the next piece of work, of about 0.2 s at most.
+
+        :return: whether it is done.
+        :raises LedgerUnreadableError: the disk refused, or a later version wrote a file.
+        """
+        if self._steps is None:
+            self._steps = self._load()
+        try:
+            next(self._steps)
+        except StopIteration:
+            return True
+        except NewerIdsError as error:
+            raise LedgerUnreadableError(str(error)) from None
+        except OSError as error:
+            path = error.filename or self.family.active
+            raise LedgerUnreadableError(
+                f"{path}: {error.strerror or error}; the control plane must be able to read and "
+                "write this file and its folder (OMNIGATE_LEDGER names it)"
+            ) from error
+        return False
+
+    def _load(self) -> Iterator[None]:
+        found = self.segments.open()
+        files.remove_file(self.family.snapshot_tmp)
+        yield
+        start = yield from self._choose(found.sealed)
+        yield
+        for lost in self.ids.open(start.ids, utc_day(self.now_ms)):
+            self._note(LogLevel.error, f"{self._lost(lost)}; they would count again if sent again")
+        replay = Replay(start.books, self.ids, notes=self.notes)
+        in_sealed = sum(segment.events for segment in start.sealed)
+        self.segments.begin_reading(start.position, start.events - in_sealed)
+        yield
+        while piece := self.segments.next_lines(STEP_LINES):
+            self.segments.count(replay.enter(piece.path, piece.lines))
+            self.ids.flush()
+            yield
+        torn_bytes = self._cut_torn()
+        today = utc_day(self.now_ms)
+        forgotten = self.ids.turn_to(today)
+        start.books.turn_to(today, self.now_ms)
+        newest = start.source == self.family.snapshot
+        self.loaded = Loaded(
+            start=start,
+            sound=newest or files.file_size(self.family.snapshot) is None,
+            needs_snapshot=not newest
+            or bool(forgotten or replay.events or replay.duplicates or replay.damaged),
+            replayed=replay.events,
+            duplicates=replay.duplicates,
+            damaged=replay.damaged,
+            torn_bytes=torn_bytes,
+        )
+
+    def _choose(self, sealed: list[int]) -> Generator[None, None, Start]:
+        """Where to begin: the first that has everything, else the first that has the sums."""
+        usable: list[Start] = []
+        refused: list[str] = []
+        for path in (self.family.snapshot, self.family.spare):
+            start = self._tried(path, refused)
+            yield
+            if start is not None:
+                usable.append(start)
+                lost = self.ids.lost(start.ids, utc_day(self.now_ms))
+                if not lost:
+                    break
+                refused.append(f"{path}: {self._lost(lost[0])}")
+        else:
+            if not usable:
+                self._tell_full(sealed, refused)
+                if sealed and sealed[0] > 1:
+                    self._set_aside(sealed[0])
+                begin = Position(sealed[0] if sealed else 1, 0)
+                usable.append(Start(begin, Books()))
+            start = usable[0]
+        if start.source == self.family.spare:
+            self._tell_refused(start.source, refused)
+        self._tell_gaps([n for n in sealed if n >= start.position.segment], start.position)
+        return start
+
+    def _lost(self, lost: LostIds) -> str:
+        return (
+            f"{self.family.ids(lost.day)} has {lost.found} of the ids of {lost.recorded} events "
+            "that were counted"
+        )
+
+    def _tried(self, path: str, refused: list[str]) -> Start | None:
+        """What a snapshot says, or None; ``refused`` then says why."""
+        try:
+            data = files.read_file(path, MAX_SNAPSHOT_BYTES)
+            if data is None:
+                refused.append(f"{path} is not there")
+                return None
+            head, books = decode(data)
+        except NewerSnapshotError as error:
+            raise LedgerUnreadableError(
+                f"{path}: {error}; start the version of omnigate that wrote it, or move the file "
+                "away. It was left as it is."
+            ) from None
+        except (DamagedSnapshotError, OSError) as error:
+            refused.append(f"{path}: {error}")
+            return None
+        damage = self.segments.damage_of(head.position, head.active_sha256, head.sealed)
+        if damage is not None:
+            refused.append(f"{path}: {damage}")
+            return None
+        written_at_ms = round(datetime.fromisoformat(head.written_at).timestamp() * 1000)
+        return Start(head.position, books, path, head.events, head.sealed, head.ids, written_at_ms)
+
+    def _cut_torn(self) -> int:
+        torn = self.segments.begin_appending()
+        if torn is None:
+            return 0
+        self._note(
+            LogLevel.warn,
+            f"{self.family.active}: the last line was cut short by a crash; its {torn.size} bytes "
+            f"at offset {torn.offset} were cut off. Its batch was never acknowledged and comes "
+            "again.",
+        )
+        return torn.size
+
+    # -- what the log is told -----------------------------------------------------------------
+
+    def _note(self, level: LogLevel, text: str) -> None:
+        self.notes.append(Note(level, text))
+
+    def _tell_refused(self, source: str, refused: list[str]) -> None:
+        if refused:
+            self._note(
+                LogLevel.error,
+                f"{'; '.join(refused)}: the start goes on from the spare, {source}",
+            )
+
+    def _tell_full(self, sealed: list[int], refused: list[str]) -> None:
+        """Say why every segment is read, and what that may have lost."""
+        paths = self.family.snapshot, self.family.spare
+        if not sealed and all(files.file_size(path) is None for path in paths):
+            return  # a new ledger, or one of a version that wrote no snapshots
+        self._note(
+            LogLevel.error,
+            f"no snapshot can be used, so every segment is read: {'; '.join(refused)}",
+        )
+
+    def _set_aside(self, first: int) -> None:
+        """Keep what can no longer be read of the only copy of sums; tell that they are lost."""
+        kept = []
+        for path in (self.family.snapshot, self.family.spare):
+            if files.file_size(path) is not None:
+                files.rename_file(path, path + SET_ASIDE)
+                kept.append(path + SET_ASIDE)
+        self._note(
+            LogLevel.error,
+            f"the segments before {self.family.sealed(first)} were deleted and no snapshot has "
+            "their sums: spend recorded in them is lost. Put a backup of "
+            f"{self.family.snapshot} in its place and start again, or go on without it."
+            + (f" What cannot be read was kept as {' and '.join(kept)}." if kept else ""),
+        )
+
+    def _tell_gaps(self, sealed: list[int], begin: Position) -> None:
+        """Tell of segments that ought to be there and are not."""
+        if not sealed:
+            return
+        missing = sorted(set(range(begin.segment, sealed[-1])) - set(sealed))
+        if missing:
+            self._note(
+                LogLevel.error,
+                f"{len(missing)} segments are missing, the first is "
+                f"{self.family.sealed(missing[0])}: what was recorded in them is not counted. Put "
+                "them back and start again, or go on without them.",
+            )

@@ -1,0 +1,278 @@
+"""Tests for omnigate.ledger.loading: where a start begins, and what it says of it."""
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
+from zope.interface import implementer
+
+from omnigate.ledger import loading, store
+from omnigate.ledger.replay import LedgerUnreadableError
+from omnigate.ledger.service import LoadCanceledError
+from omnigate.ledger.upkeep import CHECK_SECONDS
+from omnigate.periods import DAY_MS
+from tests.ledger.ledger_case import COST, LedgerCase, line
+from tests.ledger.test_ingest import as_dict
+
+DAY_SECONDS = DAY_MS / 1000
+
+
+class LoadingCase(LedgerCase):
+    """A ledger whose log is heard."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logged: list[LogEvent] = []
+
+        @implementer(ILogObserver)
+        def observe(event: LogEvent) -> None:
+            self.logged.append(event)
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+
+    def errors(self) -> list[str]:
+        """What was logged as an error since the last time."""
+        found = [
+            formatEvent(event) for event in self.logged if event["log_level"] is LogLevel.error
+        ]
+        self.logged.clear()
+        return found
+
+    def restarted(self) -> int:
+        """Start anew; how many events were replayed."""
+        self.ledger = self.opened()
+        return self.ledger.counters.replayed
+
+
+class SourceTests(LoadingCase):
+    """The newest valid snapshot, else the spare, else everything."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The spare covers e1, the snapshot e1 and e2; e3 stands in the segment only.
+        for name in ("e1", "e2"):
+            self.recorded(name)
+            self.clock.advance(CHECK_SECONDS)
+        self.recorded("e3")
+        self.assertEqual(self.errors(), [])
+        self.left = self.disk.contents()
+
+    def again(self) -> None:
+        """Put everything back as it was left."""
+        self.disk.kill()
+        for path in self.disk.contents():
+            self.disk.unlink(path)
+        for path, content in self.left.items():
+            self.disk.put(path, content)
+
+    def test_only_what_came_after_the_snapshot_is_replayed(self) -> None:
+        """And ids tell what was counted before it."""
+        self.assertEqual(self.restarted(), 1)
+        self.assertEqual((self.spent(), self.errors()), (3 * COST, []))
+        self.assertEqual(self.recorded("e1", "e2", "e3").duplicates, 3)
+
+    def test_a_damaged_snapshot_gives_way_to_the_spare(self) -> None:
+        """Whichever byte of it is damaged, and however much is missing; the log says why."""
+        path = self.family.snapshot
+        whole = self.left[path]
+        damaged = [whole[:size] for size in range(0, len(whole), 40)]
+        damaged += [
+            whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+            for at in range(30, len(whole), 37)
+        ]
+        for content in damaged:
+            self.again()
+            self.disk.put(path, content)
+            self.assertEqual(self.restarted(), 2)
+            self.assertEqual(self.spent(), 3 * COST)
+            (told,) = self.errors()
+            self.assertIn(path, told)
+            self.assertIn(self.family.spare, told)
+            # The new snapshot took the place of the damaged one; the spare is still the good one.
+            self.assertEqual(self.content(self.family.spare), self.left[self.family.spare])
+            self.assertEqual(self.restarted(), 0)
+
+    def test_without_both_everything_is_read(self) -> None:
+        """The log names both and says what is wrong with each; ids are made anew."""
+        for content in (b"", b"junk", None):
+            self.again()
+            for path in (self.family.snapshot, self.family.spare):
+                if content is None:
+                    self.disk.unlink(path)
+                else:
+                    self.disk.put(path, content)
+            self.disk.put(self.family.ids("2026-11-29"), b"junk")
+            self.assertEqual(self.restarted(), 3)
+            self.assertEqual(self.spent(), 3 * COST)
+            told = self.errors()
+            self.assertEqual(len(told), 0 if content is None else 1)
+            for text in told:
+                self.assertIn(self.family.snapshot, text)
+                self.assertIn(self.family.spare, text)
+            self.assertEqual(self.recorded("e1", "e2", "e3").duplicates, 3)
+
+    def test_all_three_ways_come_to_the_same(self) -> None:
+        """Every sum and the newest events, whatever the start began with."""
+        answers = []
+        for lost in ((), (self.family.snapshot,), (self.family.snapshot, self.family.spare)):
+            self.again()
+            for path in lost:
+                self.disk.unlink(path)
+            self.restarted()
+            ledger = self.ledger
+            answers.append(
+                ([ledger.totals(by) for by in ("key", "model", "upstream", "day")], ledger.recent())
+            )
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+
+    def test_a_snapshot_that_does_not_fit_the_segment_is_not_used(self) -> None:
+        """Its bytes are not those that were counted: fewer of them, or others."""
+        lines = self.left[self.path]
+        others = line("x1") + line("x2") + line("x3")
+        for content, spent in ((lines[: len(lines) // 2], 1), (b"", 0), (others, 3)):
+            self.again()
+            self.disk.put(self.path, content)
+            self.restarted()
+            self.assertEqual(self.spent(), spent * COST)
+            self.assertIn(self.path, "".join(self.errors()))
+
+    def test_a_snapshot_of_a_later_version_stops_the_start(self) -> None:
+        """It is named and left alone, and so is a spare that would be needed."""
+        newer = b"omnigate-ledger-snapshot 99\nwhat ever\n"
+        for paths in ((self.family.snapshot,), (self.family.snapshot, self.family.spare)):
+            self.again()
+            for path in paths[:-1]:
+                self.disk.put(path, b"junk")
+            self.disk.put(paths[-1], newer)
+            ledger = self.made()
+            error = self.failureResultOf(ledger.open(), LedgerUnreadableError).value
+            self.assertIn(paths[-1], str(error))
+            self.assertIn("start the version of omnigate that wrote it", str(error))
+            self.assertEqual(self.content(paths[-1]), newer)
+
+    def test_leftovers_are_removed(self) -> None:
+        """A snapshot that was being written is never read."""
+        self.disk.put(self.family.snapshot_tmp, self.left[self.family.spare])
+        self.restarted()
+        self.assertNotIn("ledger.snapshot.tmp", self.names())
+
+
+class StepTests(LoadingCase):
+    """The start goes step by step."""
+
+    def test_it_can_be_broken_off_after_each_step(self) -> None:
+        """The files are closed then, and the next start is whole."""
+        self.patch(loading, "STEP_LINES", 2)
+        self.write(b"".join(line(f"e{n}") for n in range(7)))
+        steps = 0
+        while True:
+            self.writer.holding = True
+            ledger = self.made()
+            opening = ledger.open()
+            self.writer.run(steps)
+            if opening.called:
+                break
+            closed = ledger.close()
+            while self.writer.run(1):
+                pass
+            self.failureResultOf(opening, LoadCanceledError)
+            self.successResultOf(closed)
+            steps += 1
+        self.successResultOf(opening)
+        self.assertGreater(steps, 7)
+        while self.writer.run(1):
+            pass
+        self.assertEqual(self.spent(ledger), 7 * COST)
+
+
+class MissingTests(LoadingCase):
+    """Segments that are not there."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(store, "SEAL_BYTES", 1)
+        for number in range(4):
+            self.recorded(f"e{number}")
+        self.assertEqual(self.errors(), [])
+
+    def test_deleted_segments_without_snapshots_lose_their_spend(self) -> None:
+        """It is told as an error; what cannot be read any more is kept aside."""
+        for number in (1, 2):
+            self.disk.unlink(self.family.sealed(number))
+        self.assertEqual(self.restarted(), 0)
+        self.assertEqual((self.spent(), self.errors()), (4 * COST, []))
+        for path in (self.family.snapshot, self.family.spare):
+            self.disk.put(path, b"junk")
+        self.assertEqual(self.restarted(), 2)
+        self.assertEqual(self.spent(), 2 * COST)
+        self.assertIn("lost", " ".join(self.errors()))
+        self.assertEqual(self.content(self.family.snapshot + ".damaged"), b"junk")
+        self.assertEqual(self.content(self.family.spare + ".damaged"), b"junk")
+        self.recorded("e9")
+        self.assertEqual(self.restarted(), 0)
+
+    def test_a_segment_missing_in_the_middle_is_told(self) -> None:
+        """Its events are not counted; the others are."""
+        for path in (self.family.snapshot, self.family.spare, self.family.sealed(2)):
+            self.disk.unlink(path)
+        self.assertEqual(self.restarted(), 3)
+        self.assertIn(self.family.sealed(2), " ".join(self.errors()))
+
+    def test_no_active_file_is_an_empty_one(self) -> None:
+        """As a crash between the two halves of sealing leaves it."""
+        self.disk.unlink(self.path)
+        self.assertEqual(self.restarted(), 0)
+        self.assertEqual(self.errors(), [])
+        self.recorded("e5")
+        self.assertEqual(self.spent(self.opened()), 5 * COST)
+
+
+class IdTests(LoadingCase):
+    """The ids after a start are those of the events that were counted."""
+
+    def test_ids_without_a_line_are_cut_off(self) -> None:
+        """An id that was written for an event that is not in the ledger does not hide it."""
+        self.recorded("e1")
+        self.stopped()
+        path = self.family.ids("2026-11-29")
+        before = self.content(path)
+        self.successResultOf(self.ledger.open())
+        self.recorded("e2")
+        self.disk.put(self.path, line("e1"))
+        self.disk.put(self.family.ids("2026-11-28"), self.content(path))
+        self.ledger = self.opened()
+        self.assertNotIn("ledger.ids.2026-11-28", self.names())
+        self.assertEqual(self.recorded("e1", "e2").recorded, 1)
+        self.assertTrue(self.content(path).startswith(before))
+
+    def test_ids_are_read_when_they_are_needed(self) -> None:
+        """A start with nothing to replay is ready before they are, and they are there for it."""
+        self.recorded("e1")
+        self.stopped()
+        self.writer.holding = True
+        ledger = self.made()
+        opening = ledger.open()
+        while not opening.called:
+            self.writer.run(1)
+        self.successResultOf(opening)
+        resent = ledger.record([as_dict("e1")])
+        self.writer.run()
+        self.assertEqual(self.successResultOf(resent).duplicates, 1)
+
+    def test_a_missing_id_file_costs_no_sums(self) -> None:
+        """As in a backup without it: the events are then not known any more, and the log says so.
+
+        Where the spare still has all ids that it covers, the start begins with it.
+        """
+        self.recorded("e1")
+        self.stopped()
+        self.disk.unlink(self.family.ids("2026-11-29"))
+        self.ledger = self.opened()
+        self.assertEqual(self.recorded("e1").duplicates, 1)
+        self.recorded("e2")
+        self.stopped()
+        self.logged.clear()
+        self.disk.unlink(self.family.ids("2026-11-29"))
+        self.ledger = self.opened()
+        self.assertEqual(self.spent(), 2 * COST)
+        self.assertIn(self.family.ids("2026-11-29"), " ".join(self.errors()))
+        self.assertEqual(self.recorded("e1").recorded, 1)
