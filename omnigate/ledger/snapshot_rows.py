@@ -28,6 +28,7 @@ A reader trusts none of it: types, ranges, names and order are checked row by ro
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,6 +49,11 @@ CHUNK_QUARTERS = 200
 CHUNK_RECENT = 50
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+#: Bytes within which the kind of a row ends.
+LONGEST_KIND = 20
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -126,20 +132,13 @@ def _recent_row(line: bytes) -> bytes:
     """The row of an event; nothing for a line that is damaged where no sum looks."""
     row = b'["recent",%b]\n' % line.rstrip(b"\n")
     try:
-        _KIND_LIST["recent"].decode(row)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _KINDS[b'["recent'].decoder.decode(row)
+    except _UNREADABLE:
         return b""
     return row
 
 
 # -- reading ----------------------------------------------------------------------------------
-
-_Figures = (Requests, Natural, Natural, Natural, Natural, Natural)
-
-
-def _decoder(*types: Any) -> Callable[[bytes], Any]:
-    """A reader of arrays: of the kind, and a member of each type."""
-    return msgspec.json.Decoder(GenericAlias(tuple, (str, *types))).decode
 
 
 @attrs.define
@@ -148,39 +147,66 @@ class RowReader:
 
     :ivar totals: where the sums go; new.
     :ivar recent: the lines of the newest events, oldest first.
+    :ivar entered: how many rows were read; the last of them is the one that is damaged.
     """
 
     totals: Totals = attrs.Factory(Totals)
     recent: list[bytes] = attrs.Factory(list)
+    entered: int = 0
     _place: int = 0
     _month: Month | None = None
     _number: int = -1
     _day: Day | None = None
-    _lines: list[bytes] = attrs.Factory(list)
+    _blocks: list[bytes] = attrs.Factory(list)
     _lifetimes: Row = NOTHING
     _months: Row = NOTHING
     _days: Row = NOTHING
+    _keys: Row = NOTHING
+    _models: Row = NOTHING
+    _upstreams: Row = NOTHING
 
-    def enter(self, line: bytes) -> None:
-        """Enter one row.
+    def enter(self, data: bytes, start: int = 0) -> None:
+        """Enter rows, some hundred at a time.
 
-        :param line: the row without its newline.
-        :raises DamagedRowError: it is no row, or not one that can stand here.
+        :param data: the rows, each with its newline.
+        :param start: where the first one begins.
+        :raises DamagedRowError: one is no row, or not one that can stand there.
         """
-        kind = _KINDS.get(line[: line.find(b'"', 2)])
-        if kind is None:
-            raise DamagedRowError("no row of a known kind")
+        while start < len(data):
+            kind = _KINDS.get(data[start : data.find(b'"', start + 2, start + LONGEST_KIND)])
+            run = None if kind is None else kind.run.match(data, start)
+            if kind is None or run is None:
+                raise self._damage("no row of a known kind")
+            rows = self._decode(kind, run[0])
+            if kind.place != self._place:
+                if kind.place < self._place:
+                    raise self._damage("a row of this kind cannot stand behind the one before it")
+                self._end_month()
+                self._end_day()
+                self._place = kind.place
+            kind.enter(self, rows, run[0])
+            start = run.end()
+
+    def _decode(self, kind: _Kind, block: bytes) -> list[Any]:
+        """Read a run of rows of one kind."""
         try:
-            row = kind.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise DamagedRowError(str(error)) from None
-        if kind.place != self._place:
-            if kind.place < self._place:
-                raise DamagedRowError("a row of this kind cannot stand behind the one before it")
-            self._end_month()
-            self._end_day()
-            self._place = kind.place
-        kind.enter(self, row, line)
+            rows = kind.decoder.decode_lines(block)
+            if len(rows) == block.count(b"\n"):
+                return rows
+        except _UNREADABLE:
+            pass
+        for line in block.split(b"\n")[:-1]:
+            try:
+                kind.decoder.decode(line)
+            except _UNREADABLE as error:
+                raise self._damage(str(error)) from None
+            self.entered += 1
+        raise DamagedRowError("more than one row in a line")
+
+    def _damage(self, reason: str) -> DamagedRowError:
+        """Say what is wrong with the row behind those that were entered."""
+        self.entered += 1
+        return DamagedRowError(reason)
 
     def finish(self, events: int) -> None:
         """Hold the tables against each other, once all rows are entered.
@@ -197,30 +223,36 @@ class RowReader:
         if not _within(self._days, self._lifetimes):
             raise DamagedRowError("the days are more than the lifetimes")
 
-    def _enter_lifetime(self, row: Any, line: bytes) -> None:
-        figures = row[2:]
-        self._put(self.totals.lifetimes, sys.intern(row[1]), figures)
-        self._lifetimes = plus(self._lifetimes, figures)
+    # Each of these enters a run of rows of one kind, and of one month or day. ``entered`` goes
+    # along with the rows, so that it tells the damaged one.
 
-    def _enter_month(self, row: Any, line: bytes) -> None:
-        month = self._month
-        if month is None or month.name != row[1]:
-            if month is not None and row[1] < month.name:
-                raise DamagedRowError("months in the wrong order")
-            _number_of(row[1] + "-01")
+    def _enter_lifetimes(self, rows: list[Any], block: bytes) -> None:
+        table = self.totals.lifetimes
+        for row in rows:
+            self.entered += 1
+            _put(table, sys.intern(row[1]), row[2:])
+        self._lifetimes = plus(self._lifetimes, _sum(rows))
+
+    def _enter_months(self, rows: list[Any], block: bytes) -> None:
+        name, month = rows[0][1], self._month
+        if month is None or month.name != name:
+            if month is not None and name < month.name:
+                raise self._damage("months in the wrong order")
+            self._number_of(name + "-01")
             self._end_month()
-            month = self._month = self.totals.open_month(row[1])
-        figures = row[3:]
-        self._put(month.keys, self._key(row[2], figures), figures)
-        self._months = plus(self._months, figures)
-        self._lines.append(line)
-        self.totals.key_month_rows += 1
+            month = self._month = self.totals.open_month(name)
+        self._enter_keys(month.keys, rows)
+        self._months = plus(self._months, _sum(rows))
+        self.totals.key_month_rows += len(rows)
+        self._blocks.append(block)
 
-    def _enter_day(self, row: Any, line: bytes) -> None:
+    def _enter_day(self, rows: list[Any], block: bytes) -> None:
         self._end_day()
-        number = _number_of(row[1])
+        (row,) = rows
+        number = self._number_of(row[1])
         if number <= self._number:
-            raise DamagedRowError("days in the wrong order")
+            raise self._damage("days in the wrong order")
+        self.entered += 1
         day = self.totals.open_day(number)
         *_, by_key, quarters = row
         if not by_key:
@@ -229,112 +261,159 @@ class RowReader:
             day.quarters = None
         day.everything = row[2:8]
         self._number, self._day = number, day
+        self._keys = self._models = self._upstreams = NOTHING
         self._days = plus(self._days, day.everything)
-        self._lines.append(line)
+        self._blocks.append(block)
 
-    def _enter_day_key(self, row: Any, line: bytes) -> None:
-        figures = row[3:]
-        self._put(self._of_day(row[1], line).keys, self._key(row[2], figures), figures)
-        self.totals.key_day_rows += 1
+    def _enter_day_keys(self, rows: list[Any], block: bytes) -> None:
+        keys = self._of_day(rows, block).keys
+        if keys is None:
+            raise self._damage("a row by key of a day that has none")
+        self._enter_keys(keys, rows)
+        self._keys = plus(self._keys, _sum(rows))
+        self.totals.key_day_rows += len(rows)
 
-    def _enter_day_model(self, row: Any, line: bytes) -> None:
-        self._put(self._of_day(row[1], line).models, row[2], row[3:])
+    def _enter_keys(self, table: Rows, rows: list[Any]) -> None:
+        """Enter rows by key of a month or a day."""
+        lifetimes = self.totals.lifetimes
+        for row in rows:
+            self.entered += 1
+            key, figures = row[2], row[3:]
+            lifetime = lifetimes.get(key)
+            if lifetime is None or not _within(figures, lifetime):
+                raise DamagedRowError("a row of a key that is more than its lifetime")
+            _put(table, sys.intern(key), figures)
 
-    def _enter_day_upstream(self, row: Any, line: bytes) -> None:
-        self._put(self._of_day(row[1], line).upstreams, row[2], row[3:])
+    def _enter_day_models(self, rows: list[Any], block: bytes) -> None:
+        self._enter_names(self._of_day(rows, block).models, rows)
+        self._models = plus(self._models, _sum(rows))
 
-    def _enter_quarters(self, row: Any, line: bytes) -> None:
-        _, name, key, costs = row
-        day = self._of_day(name, line)
-        if day.quarters is None or key in day.quarters:
-            raise DamagedRowError("quarters of an hour that should not be there")
-        if not costs or sum(costs.values()) != day.spend(key):
-            raise DamagedRowError("the quarters of an hour do not add up to their day")
-        day.quarters[sys.intern(key)] = _cells(costs)
+    def _enter_day_upstreams(self, rows: list[Any], block: bytes) -> None:
+        self._enter_names(self._of_day(rows, block).upstreams, rows)
+        self._upstreams = plus(self._upstreams, _sum(rows))
 
-    def _enter_recent(self, row: Any, line: bytes) -> None:
-        self.recent.append(line[len(b'["recent",') : -1] + b"\n")
+    def _enter_names(self, table: Rows, rows: list[Any]) -> None:
+        for row in rows:
+            self.entered += 1
+            _put(table, row[2], row[3:])
 
-    def _of_day(self, name: str, line: bytes) -> Day:
-        """The day whose rows are being read, which a row must be of."""
-        if self._day is None or self._day.name != name:
-            raise DamagedRowError("a row of a day without that day")
-        self._lines.append(line)
+    def _enter_quarters(self, rows: list[Any], block: bytes) -> None:
+        day = self._of_day(rows, block)
+        for _, _, key, costs in rows:
+            self.entered += 1
+            if day.quarters is None or key in day.quarters:
+                raise DamagedRowError("quarters of an hour that should not be there")
+            if not costs or sum(costs.values()) != day.spend(key):
+                raise DamagedRowError("the quarters of an hour do not add up to their day")
+            day.quarters[sys.intern(key)] = _cells(costs)
+
+    def _enter_recent(self, rows: list[Any], block: bytes) -> None:
+        for line in block.split(b"\n")[:-1]:
+            self.entered += 1
+            if not line.endswith(b"}]"):
+                raise DamagedRowError("an event that does not end with its row")
+            self.recent.append(line[len(b'["recent",') : -1] + b"\n")
+
+    def _of_day(self, rows: list[Any], block: bytes) -> Day:
+        """The day that is being read, which the rows must be of."""
+        if self._day is None or self._day.name != rows[0][1]:
+            raise self._damage("a row of a day without that day")
+        self._blocks.append(block)
         return self._day
 
-    def _key(self, key: str, figures: Row) -> str:
-        """The one string that names a key, whose row must fit in its lifetime."""
-        lifetime = self.totals.lifetimes.get(key)
-        if lifetime is None or not _within(figures, lifetime):
-            raise DamagedRowError("a row of a key that is more than its lifetime")
-        return sys.intern(key)
-
-    def _put(self, rows: Rows | None, name: str | None, figures: Row) -> None:
-        if rows is None or name in rows:
-            raise DamagedRowError("a row that stands there already, or should not be there")
-        rows[name] = figures
+    def _number_of(self, text: str) -> int:
+        """The number of a day, from 1970 on."""
+        try:
+            number = parse_day("row", text).toordinal() - _EPOCH_DAY
+        except ValueError as error:
+            raise self._damage(str(error)) from None
+        if number < 0:
+            raise self._damage(f'"{text}" lies before 1970')
+        return number
 
     def _end_month(self) -> None:
+        """Let the month that was read be written the next time as it was read."""
         if self._month is not None:
-            self._month.written = self._taken()
+            self._month.written, self._blocks = self._blocks, []
             self._month = None
 
     def _end_day(self) -> None:
-        """Hold the rows of the day that was read against its own."""
+        """Hold the rows of the day that was read against its own; they are kept as a month's."""
         day = self._day
         if day is None:
             return
         self._day = None
-        day.written = self._taken()
-        for rows in (day.models, day.upstreams, day.keys):
-            if rows is not None and _sum(rows) != day.everything:
-                raise DamagedRowError(f"the rows of {day.name} do not add up to it")
+        day.written, self._blocks = self._blocks, []
+        keys = day.everything if day.keys is None else self._keys
+        if not self._models == self._upstreams == keys == day.everything:
+            raise DamagedRowError(f"the rows of {day.name} do not add up to it")
         if day.quarters is not None:
             if day.keys is None:
                 raise DamagedRowError(f"{day.name} has quarters of an hour and no keys")
             if len(day.quarters) != sum(row[-1] > 0 for row in day.keys.values()):
                 raise DamagedRowError(f"{day.name} lacks quarters of an hour")
 
-    def _taken(self) -> list[bytes]:
-        """The rows just read, as they will be written the next time."""
-        lines, self._lines = self._lines, []
-        return [b"\n".join([*lines, b""])]
+
+_Enter = Callable[[RowReader, list[Any], bytes], None]
 
 
 @attrs.frozen
 class _Kind:
-    """A kind of row: its place among the others, how it is read, and what becomes of it."""
+    """A kind of row.
+
+    :ivar place: where it stands among the others; those of a day stand together.
+    :ivar enter: what becomes of a run of rows, decoded and as they were.
+    :ivar run: matches such a run: some rows of this kind, of one month or day.
+    :ivar decoder: reads one row, or many.
+    """
 
     place: int
-    decode: Callable[[bytes], Any]
-    enter: Callable[[RowReader, Any, bytes], None]
+    enter: _Enter
+    run: re.Pattern[bytes]
+    decoder: msgspec.json.Decoder[Any]
 
 
-_KIND_LIST = {
-    "lifetime": _Kind(0, _decoder(str, *_Figures), RowReader._enter_lifetime),
-    "month": _Kind(1, _decoder(str, str, *_Figures), RowReader._enter_month),
-    "day": _Kind(2, _decoder(str, *_Figures, bool, bool), RowReader._enter_day),
-    "day_key": _Kind(2, _decoder(str, str, *_Figures), RowReader._enter_day_key),
-    "day_model": _Kind(2, _decoder(str, str, *_Figures), RowReader._enter_day_model),
-    "day_upstream": _Kind(2, _decoder(str, str | None, *_Figures), RowReader._enter_day_upstream),
-    "quarters": _Kind(2, _decoder(str, str, dict[Quarter, Requests]), RowReader._enter_quarters),
-    "recent": _Kind(3, _decoder(dict[str, msgspec.Raw]), RowReader._enter_recent),
-}
+def _kind(place: int, enter: _Enter, run: bytes, *types: Any) -> _Kind:
+    """A kind of row, whose members behind the first are of these types."""
+    decoder = msgspec.json.Decoder(GenericAlias(tuple, (str, *types)))
+    return _Kind(place, enter, re.compile(run), decoder)
+
+
+def _rows(name: bytes, most: int = CHUNK_ROWS) -> bytes:
+    """Matches rows of a kind."""
+    return rb'(?:\["%b",[^\n]*\n){1,%d}' % (name, most)
+
+
+def _rows_of_one(name: bytes) -> bytes:
+    """Matches rows of a kind that name the same month or day."""
+    row = rb'\["%b",%%b[^\n]*\n' % name
+    return row % rb'("[^"\n]*")' + rb"(?:%b){0,%d}" % (row % rb"\1", CHUNK_ROWS - 1)
+
+
+_NUMBERS = (Requests, Natural, Natural, Natural, Natural, Natural)
+_BY_NAME = (str, str, *_NUMBERS)
+_BY_UPSTREAM = (str, str | None, *_NUMBERS)
+_COSTS = (str, str, dict[Quarter, Requests])
 
 #: By what a row begins with, up to the quotation mark behind the kind.
-_KINDS = {b'["%b' % name.encode("ascii"): kind for name, kind in _KIND_LIST.items()}
+_KINDS = {
+    b'["lifetime': _kind(0, RowReader._enter_lifetimes, _rows(b"lifetime"), str, *_NUMBERS),
+    b'["month': _kind(1, RowReader._enter_months, _rows_of_one(b"month"), *_BY_NAME),
+    b'["day': _kind(2, RowReader._enter_day, _rows(b"day", 1), str, *_NUMBERS, bool, bool),
+    b'["day_key': _kind(2, RowReader._enter_day_keys, _rows_of_one(b"day_key"), *_BY_NAME),
+    b'["day_model': _kind(2, RowReader._enter_day_models, _rows_of_one(b"day_model"), *_BY_NAME),
+    b'["day_upstream': _kind(
+        2, RowReader._enter_day_upstreams, _rows_of_one(b"day_upstream"), *_BY_UPSTREAM
+    ),
+    b'["quarters': _kind(2, RowReader._enter_quarters, _rows_of_one(b"quarters"), *_COSTS),
+    b'["recent': _kind(3, RowReader._enter_recent, _rows(b"recent"), dict[str, msgspec.Raw]),
+}
 
 
-def _number_of(text: str) -> int:
-    """The number of a day, from 1970 on."""
-    try:
-        day = parse_day("row", text)
-    except ValueError as error:
-        raise DamagedRowError(str(error)) from None
-    number = day.toordinal() - _EPOCH_DAY
-    if number < 0:
-        raise DamagedRowError(f'"{text}" lies before 1970')
-    return number
+def _put(rows: Rows, name: str | None, figures: Row) -> None:
+    if name in rows:
+        raise DamagedRowError("a row of a name that has one already")
+    rows[name] = figures
 
 
 def _within(row: Row, most: Row) -> bool:
@@ -343,11 +422,10 @@ def _within(row: Row, most: Row) -> bool:
     return a <= p and b <= q and c <= r and d <= s and e <= t and f <= u
 
 
-def _sum(rows: Rows) -> Row:
-    sums = NOTHING
-    for row in rows.values():
-        sums = plus(sums, row)
-    return sums
+def _sum(rows: list[Any]) -> Row:
+    """The sum of decoded rows, whose last six members are the figures."""
+    *_, a, b, c, d, e, f = zip(*rows, strict=True)
+    return sum(a), sum(b), sum(c), sum(d), sum(e), sum(f)
 
 
 def _cells(costs: Mapping[int, int]) -> Cells:

@@ -234,20 +234,14 @@ def _read_head(line: bytes) -> SnapshotHead:
 
 def _read_rows(data: bytes, start: int, head: SnapshotHead) -> Books:
     rows = RowReader()
-    number = LINES_BEFORE_ROWS
     try:
-        while start < len(data):
-            end = data.find(b"\n", start)
-            number += 1
-            if end < 0:
-                raise DamagedRowError("the last line has no end")
-            rows.enter(data[start:end])
-            start = end + 1
-        if number - LINES_BEFORE_ROWS != head.rows:
+        rows.enter(data, start)
+        if rows.entered != head.rows:
             raise DamagedRowError(f"the head tells of {head.rows} rows")
         rows.finish(head.events)
     except DamagedRowError as error:
-        raise DamagedSnapshotError(f"line {number}: {error}") from None
+        line = LINES_BEFORE_ROWS + rows.entered
+        raise DamagedSnapshotError(f"line {line}: {error}") from None
     return Books.of_rows(rows)
 
 
