@@ -161,6 +161,7 @@ class RowReader:
     _lifetimes: Row = NOTHING
     _months: Row = NOTHING
     _days: Row = NOTHING
+    _sum: Row = NOTHING
     _keys: Row = NOTHING
     _models: Row = NOTHING
     _upstreams: Row = NOTHING
@@ -259,10 +260,10 @@ class RowReader:
             day.keys = None
         if not quarters:
             day.quarters = None
-        day.everything = row[2:8]
         self._number, self._day = number, day
         self._keys = self._models = self._upstreams = NOTHING
-        self._days = plus(self._days, day.everything)
+        self._sum = row[2:8]
+        self._days = plus(self._days, self._sum)
         self._blocks.append(block)
 
     def _enter_day_keys(self, rows: list[Any], block: bytes) -> None:
@@ -344,8 +345,8 @@ class RowReader:
             return
         self._day = None
         day.written, self._blocks = self._blocks, []
-        keys = day.everything if day.keys is None else self._keys
-        if not self._models == self._upstreams == keys == day.everything:
+        keys = self._sum if day.keys is None else self._keys
+        if not self._models == self._upstreams == keys == self._sum:
             raise DamagedRowError(f"the rows of {day.name} do not add up to it")
         if day.quarters is not None:
             if day.keys is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from functools import reduce
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -123,12 +124,16 @@ class Day:
 
     name: str
     month: Month = attrs.field(eq=False)
-    everything: Row = NOTHING
     keys: Rows | None = attrs.Factory(dict)
     models: Rows = attrs.Factory(dict)
     upstreams: Rows = attrs.Factory(dict)
     quarters: dict[str, Cells] | None = attrs.Factory(dict)
     written: Sequence[bytes] = attrs.field(default=(), eq=False)
+
+    @property
+    def everything(self) -> Row:
+        """The sum of all that happened on this day."""
+        return reduce(plus, self.upstreams.values(), NOTHING)
 
     def spend(self, key: str) -> int:
         """What a key spent on this day, in nano-dollars."""

@@ -147,9 +147,12 @@ class Totals:
         )
         month = day.month
         day.written = month.written = ()
-        day.everything = plus(day.everything, row)
-        _add_within(day.models, event.route_model, row)
-        _add_within(day.upstreams, event.upstream, row)
+        for rows, name in ((day.models, event.route_model), (day.upstreams, event.upstream)):
+            if name in rows:
+                rows[name] = plus(rows[name], row)
+            else:
+                # Beyond so many names, the rest is one.
+                add_to(rows, OTHER if len(rows) >= NAMES_PER_DAY else name, row)
         if key in month.keys:
             month.keys[key] = plus(month.keys[key], row)
             self.lifetimes[key] = plus(self.lifetimes[key], row)
@@ -367,14 +370,6 @@ _ROWS: dict[str, Callable[[Day], Rows]] = {
     "upstream": lambda day: day.upstreams,
     "day": lambda day: {day.name: day.everything},
 }
-
-
-def _add_within(rows: Rows, name: str | None, row: Row) -> None:
-    """Add to the row of a name, or of :data:`OTHER` once there are too many names."""
-    if name in rows:
-        rows[name] = plus(rows[name], row)
-    else:
-        add_to(rows, OTHER if len(rows) >= NAMES_PER_DAY else name, row)
 
 
 def _gather(tables: Iterable[Rows]) -> Generator[None, None, list[NamedSums]]:
