@@ -7,7 +7,7 @@ processor's cache, and touches a slot only where the tag is right: for an id tha
 is one time in a hundred.
 
 A table is 256 parts, chosen by the digest's first byte, which grow one by one: each doubles when
-six slots of ten are taken. So an id takes 28 to 57 bytes, and at no time is more than one part in
+65 slots of 100 are taken. So an id takes 26 to 52 bytes, and at no time is more than one part in
 memory twice.
 
 The file of a table is::
@@ -42,9 +42,9 @@ PARTS = 256
 #: Slots of a part at first: 68 KiB a table, before anything is in it.
 MIN_SLOTS = 16
 
-# A part doubles when so many of its slots are taken. At 0.6 the way to an id that is not there is
-# 3.6 slots long; at 0.7 it would be 6.
-_LOAD = 0.6
+# A part doubles when so many of its slots are taken. At 0.65 the way to an id that is not there is
+# 4.6 tags long; at 0.6 it would be 3.6, and a table up to 57 bytes an id instead of 52.
+_LOAD = 0.65
 
 #: About how long the pieces are in which a table file is written, in bytes.
 PIECE_BYTES = 256 * 1024

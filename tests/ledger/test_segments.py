@@ -3,7 +3,9 @@
 import errno
 import os
 from hashlib import sha256
+from random import Random
 
+import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
@@ -12,6 +14,8 @@ from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.lines import MAX_LINE_BYTES, encode_line
 from omnigate.ledger.segments import Segments, Torn
 from omnigate.testing.disk import FaultyDisk
+from omnigate.testing.memory_disk import MemoryDisk
+from omnigate.testing.platter import few_bytes
 from tests.usage import usage_event
 
 
@@ -463,3 +467,102 @@ class DamageTests(SynchronousTestCase):
         self.assertDamaged(self.family.sealed(4), "missing")
         self.position = Position(9, 0)
         self.assertDamaged("missing")
+
+
+@attrs.frozen
+class Told:
+    """What the world outside knows: how many lines are recorded, and the newest snapshot."""
+
+    lines: int
+    position: Position
+    sha256: str
+    sealed: tuple[SealedSegment, ...]
+    covered: int
+
+
+class CrashTests(SynchronousTestCase):
+    """Whatever a crash leaves: every recorded line is there once, and where it was."""
+
+    def use(self, disk: MemoryDisk) -> Family:
+        self.patch(files, "os", disk)
+        self.patch(files, "fcntl", disk)
+        return Family("/state/ledger.jsonl")
+
+    def started(self, family: Family) -> tuple[Segments, list[tuple[Position, bytes]]]:
+        """Segments that were read from the first line on, and their lines."""
+        segments = Segments(family)
+        segments.open()
+        segments.begin_reading(FIRST)
+        found = []
+        while piece := segments.next_lines(3):
+            segments.count(len(piece.lines))
+            found += [(Position(piece.segment, at), line or b"") for at, line in piece.lines]
+        segments.begin_appending()
+        return segments, found
+
+    def test_every_crash_of_a_life(self) -> None:
+        """A kill or a power loss after each step and within each write, and one more after that."""
+        rng = Random(1)
+        disk = MemoryDisk("/state")
+        family = self.use(disk)
+        segments, _ = self.started(family)
+        written: list[tuple[Position, bytes]] = []
+        told = Told(0, FIRST, sha256().hexdigest(), (), 0)
+        for turn in range(12):
+            group = [line(10 * turn + n) for n in range(rng.randrange(1, 4))]
+            offset = segments.size
+            for each in group:
+                written.append((Position(segments.position.segment, offset), each[:-1]))
+                offset += len(each)
+            segments.append(b"".join(group), len(group))
+            told = attrs.evolve(told, lines=len(written))
+            disk.mark(told)
+            if rng.random() < 0.5:
+                segments.seal()
+            if rng.random() < 0.5:
+                told = Told(
+                    len(written),
+                    segments.position,
+                    segments.active_sha256(),
+                    tuple(segments.sealed),
+                    len(written),
+                )
+                disk.mark(told)
+        segments.close()
+        checked = 0
+        for state in disk.crash_states(few_bytes, rng, mixed=2):
+            now = state.marks[-1] if state.marks else attrs.evolve(told, lines=0, covered=0)
+            assert isinstance(now, Told)
+            left = state.disk(recording=True)
+            family = self.use(left)
+            if now.covered:
+                self.check_snapshot(family, now, written)
+            segments, found = self.started(family)
+            self.assertEqual(found[: now.lines], written[: now.lines])
+            # Of the group that was being written any number of whole lines may be there.
+            self.assertEqual(found, written[: len(found)])
+            self.assertLess(len(found) - now.lines, 4)
+            segments.append(line(1000), 1)
+            left.crash("/state", rng)
+            segments, again = self.started(family)
+            self.assertEqual([each[1] for each in again], [*(f[1] for f in found), line(1000)[:-1]])
+            self.assertEqual(again[: len(found)], found)
+            segments.close()
+            checked += 1
+        self.assertGreater(checked, 200)
+
+    def check_snapshot(
+        self, family: Family, now: Told, written: list[tuple[Position, bytes]]
+    ) -> None:
+        """What the newest snapshot covers is there, and what follows is read on from it."""
+        segments = Segments(family)
+        segments.open()
+        self.assertIsNone(segments.damage_of(now.position, now.sha256, now.sealed))
+        segments.begin_reading(now.position)
+        lines = []
+        while piece := segments.next_lines(100):
+            lines += [each for _, each in piece.lines]
+        self.assertEqual(
+            lines[: now.lines - now.covered], [each for _, each in written[now.covered : now.lines]]
+        )
+        segments.close()
