@@ -125,6 +125,9 @@ class Loading:
         yield
         for lost in self.ids.open(start.ids, utc_day(self.now_ms)):
             self._note(LogLevel.error, f"{self._lost(lost)}; they would count again if sent again")
+        # The time first: so they keep of what is replayed no more than they need in the end.
+        today = utc_day(self.now_ms)
+        start.books.turn_to(today, self.now_ms)
         replay = Replay(start.books, self.ids, notes=self.notes)
         in_sealed = sum(segment.events for segment in start.sealed)
         self.segments.begin_reading(start.position, start.events - in_sealed)
@@ -134,9 +137,8 @@ class Loading:
             self.ids.flush()
             yield
         torn_bytes = self._cut_torn()
-        today = utc_day(self.now_ms)
         forgotten = self.ids.turn_to(today)
-        start.books.turn_to(today, self.now_ms)
+        start.books.totals.drop_before(self.now_ms)
         newest = start.source == self.family.snapshot
         self.loaded = Loaded(
             start=start,

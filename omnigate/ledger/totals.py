@@ -53,7 +53,8 @@ from omnigate.periods import (
 DAYS_KEPT = 400
 
 #: Days held at once: those kept, and as many again for events that are dated in the future. An
-#: event of one more day counts for its key's lifetime and month, and is told by no day.
+#: event of one more day, or of one too long past to be kept, counts for its key's lifetime and
+#: month, and is told by no day.
 DAYS_HELD = 1_000
 
 #: Five years of months.
@@ -123,6 +124,7 @@ class Totals:
         self.kept = KeptDays(None)
         self.key_day_rows = 0
         self.key_month_rows = 0
+        self._unkept: Day | None = None
         # What each period asked for is made of; found anew once there is another table.
         self._parts: dict[tuple[str, str], PeriodParts] = {}
 
@@ -167,11 +169,17 @@ class Totals:
                 add_cost(day.quarters, key, within_ms // QUARTER_MS, cost_nano)
 
     def _day_of_event(self, number: int) -> Day:
-        """The day of an event that is the first of it, or of a day that there is no room for."""
-        if len(self.days) < DAYS_HELD or self.kept.needs_keys(number):
+        """The day of an event that is the first of it, or of a day that is not kept."""
+        today = self.kept.today
+        past = today is not None and number <= today - DAYS_KEPT
+        if not past and (len(self.days) < DAYS_HELD or self.kept.needs_keys(number)):
             return self.open_day(number)
-        month = self.open_month(utc_month(number * DAY_MS))
-        return Day(utc_day(number * DAY_MS), month, keys=None, quarters=None)
+        # A day that nobody will ask for. The next event is often of the same one.
+        name = utc_day(number * DAY_MS)
+        if self._unkept is None or self._unkept.name != name:
+            month = self.open_month(utc_month(number * DAY_MS))
+            self._unkept = Day(name, month, keys=None, quarters=None)
+        return self._unkept
 
     def open_day(self, number: int) -> Day:
         """Begin the table of a day that has none."""
@@ -302,9 +310,10 @@ class Totals:
     def drop_before(self, now_ms: int) -> None:
         """Go on with the time: forget the rows of days and months long past; lifetimes stay.
 
-        To be told before a replay as well, so that it keeps no more than is needed now.
+        To be told before a replay as well: it then keeps no more than is needed now.
         """
         self._parts.clear()
+        self._unkept = None
         self.kept = KeptDays.at(now_ms)
         today = now_ms // DAY_MS
         for number in [n for n in self.days if n <= today - DAYS_KEPT]:

@@ -345,6 +345,27 @@ class BoundTests(SynchronousTestCase):
         self.assertEqual(totals.spend_nano(["k1"], "daily", NOV_29), 5)
         self.assertEqual(totals.events, 201)
 
+    def test_a_replay_of_many_years_ends_with_the_last_ones(self) -> None:
+        """Told the time before, the books keep what they would keep in the end, and no more."""
+        self.patch(totals_module, "DAYS_HELD", 450)
+        replayed, lived = Totals(), Totals()
+        replayed.drop_before(NOV_29)
+        most = 0
+        for days in range(-2000, 1):
+            for hour in (0, 13):
+                usage = Usage(ts_ms=NOV_29 + days * DAY_MS + hour * 3_600_000)
+                replayed.count(usage, 1)
+                if hour == 0:
+                    lived.drop_before(usage.ts_ms)
+                lived.count(usage, 1)
+            most = max(most, len(replayed.days))
+        self.assertEqual(most, DAYS_KEPT)
+        self.assertFalse(replayed == lived)
+        replayed.drop_before(NOV_29)
+        self.assertTrue(replayed == lived)
+        kept = [day.name[5:] for day in replayed.days.values() if day.quarters is not None]
+        self.assertEqual(kept, ["10-31", "11-01", "11-22", "11-23", "11-27", "11-28", "11-29"])
+
     def test_a_cost_beyond_64_bits_is_kept_exactly(self) -> None:
         """Whole numbers have no end."""
         totals = Totals()
