@@ -209,6 +209,7 @@ class FileTests(RecordedIdsCase):
         for behind in (b"", b"torn", records("x")[16:], records("x", "y")[16:] + b"z"):
             self.disk.put(FAMILY.ids(DAYS[0]), records("a", "b") + behind)
             ids = self.opened({DAYS[0]: 2})
+            self.assertEqual(self.disk.contents()[FAMILY.ids(DAYS[0])], records("a", "b"))
             self.assertEqual(self.known(ids, "a", "b", "x", "y"), [True, True, False, False])
             ids.add(digests("n"), DAYS[0])
             ids.sync()

@@ -537,12 +537,16 @@ class CrashTests(SynchronousTestCase):
             family = self.use(left)
             if now.covered:
                 self.check_snapshot(family, now, written)
+            half_sealed = state.killed and family.active not in state.contents()
             segments, found = self.started(family)
             self.assertEqual(found[: now.lines], written[: now.lines])
             # Of the group that was being written any number of whole lines may be there.
             self.assertEqual(found, written[: len(found)])
             self.assertLess(len(found) - now.lines, 4)
             segments.append(line(1000), 1)
+            if half_sealed:
+                self.check_second_crash(left, found)
+                family = self.use(left)
             left.crash("/state", rng)
             segments, again = self.started(family)
             self.assertEqual([each[1] for each in again], [*(f[1] for f in found), line(1000)[:-1]])
@@ -566,3 +570,10 @@ class CrashTests(SynchronousTestCase):
             lines[: now.lines - now.covered], [each for _, each in written[now.covered : now.lines]]
         )
         segments.close()
+
+    def check_second_crash(self, disk: MemoryDisk, found: list[tuple[Position, bytes]]) -> None:
+        """A start that found a seal broken off may be crashed in like any other."""
+        for state in disk.crash_states(few_bytes):
+            segments, again = self.started(self.use(state.disk()))
+            self.assertEqual(again[: len(found)], found)
+            segments.close()
