@@ -38,7 +38,14 @@ from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = ("api.md", "configuration.md", "translation.md", "operations.md", "internals.md")
+PAGES = (
+    "api.md",
+    "configuration.md",
+    "translation.md",
+    "operations.md",
+    "ledger.md",
+    "internals.md",
+)
 # Files whose words an operator copies.
 TOLD = (
     *(f"docs/{page}" for page in PAGES),

@@ -183,6 +183,8 @@ class _Walk:
         # From the older snapshot on, where the first events are gone.
         self._continued: Books | None = None
         self.last_day = ""
+        # What is wrong with a segment's bytes; told behind its damaged lines, whose place is known.
+        self._byte_faults: list[Difference] = []
 
     def run(self, progress: Callable[[int], None]) -> None:
         """Read and compare."""
@@ -240,19 +242,25 @@ class _Walk:
         for offset, generation in sorted(ends.items()):
             if offset > size:
                 text = f"has {size} bytes; {generation.path} covers {offset}"
-                self.findings.differs(segment.path, size, text)
+                self._byte_faults.append(Difference(segment.path, size, text))
             elif hashes[offset] != generation.head.active_sha256:
                 text = f"the first {offset} bytes are not those that {generation.path} covers"
-                self.findings.differs(segment.path, None, text)
+                self._byte_faults.append(Difference(segment.path, None, text))
 
     def _check_sealed(
         self, segment: SegmentReader, sealed: SealedSegment, size: int, hashes: dict[int, str]
     ) -> None:
         if size != sealed.size:
             text = f"has {size} bytes; it was sealed with {sealed.size}"
-            self.findings.differs(segment.path, min(size, sealed.size), text)
+            self._byte_faults.append(Difference(segment.path, min(size, sealed.size), text))
         elif hashes[size] != sealed.sha256:
-            self.findings.differs(segment.path, None, "its SHA-256 is not that which was recorded")
+            text = "its SHA-256 is not that which was recorded"
+            self._byte_faults.append(Difference(segment.path, None, text))
+
+    def _tell_byte_faults(self) -> None:
+        for fault in self._byte_faults:
+            self.findings.differs(fault.path, fault.offset, fault.text)
+        self._byte_faults = []
 
     def _read(self, segment: SegmentReader, size: int) -> Iterator[int]:
         """Read a segment's lines, and compare where a snapshot ends; yield how far it is."""
@@ -266,6 +274,7 @@ class _Walk:
             counted += sum(run.new)
             self._compare_up_to(Position(segment.number, run.end))
             yield run.end
+        self._tell_byte_faults()
         self.findings.segments += 1
         for generation in self.generations:
             for sealed in generation.head.sealed:
@@ -303,6 +312,8 @@ class _Walk:
     def _compare_up_to(self, position: Position) -> None:
         """Compare the snapshots whose position was reached."""
         while self._left and self._left[0].position <= position:
+            if position.offset:
+                self._tell_byte_faults()
             generation = self._left.pop(0)
             if generation.position < position:
                 self.findings.differs(

@@ -72,8 +72,8 @@ class VerifyTests(LedgerCommandTestCase):
         lines = out.decode().splitlines()
         differences = [text for text in lines if text.startswith(("first difference: ", "then: "))]
         self.assertEqual((status, len(differences)), (1, 20))
-        self.assertIn(f"first difference: {path}: its SHA-256", differences[0])
-        self.assertIn(f"then: {path} at offset 0: the line cannot be read", differences[1])
+        self.assertIn(f"first difference: {path} at offset 0: the line cannot", differences[0])
+        self.assertIn(f"then: {path} at offset ", differences[1])
         self.assertRegex(lines[-1], "^and [0-9]+ more$")
 
     def test_nothing_there(self) -> None:

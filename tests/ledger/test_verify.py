@@ -157,10 +157,10 @@ class WrongTests(VerifyTestCase):
         at = data.index(b'"output_tokens":250', offset)
         self.change(path, at, b'"output_tokens":350')
         first, second, *_ = self.verify().first
-        self.assertEqual((first.path, first.offset), (path, None))
-        self.assertIn("SHA-256", first.text)
-        self.assertEqual((second.path, second.offset), (path, offset))
-        self.assertIn("checksum", second.text)
+        self.assertEqual((first.path, first.offset), (path, offset))
+        self.assertIn("checksum", first.text)
+        self.assertEqual((second.path, second.offset), (path, None))
+        self.assertIn("SHA-256", second.text)
 
     def test_a_changed_line_with_a_right_checksum(self) -> None:
         """Somebody who also wrote the checksum anew is found by the hash and by the sums."""
