@@ -40,7 +40,7 @@ class Books:
         """The sums and the newest events as rows of a snapshot, in pieces of whole lines.
 
         A piece is made in a few milliseconds at most. Nothing may be entered until the last one
-        was taken.
+        was taken; the day may turn meanwhile.
         """
         return write_rows(self.totals, self._recent)
 

@@ -73,7 +73,8 @@ def write_rows(totals: Totals, recent: Iterable[bytes]) -> Iterator[bytes]:
     """Write all sums and the newest events, in pieces of whole lines.
 
     Making one piece takes at most a few milliseconds. Nothing may be counted in until the last one
-    was taken. What did not change since the last time is not written anew.
+    was taken; the totals may be told the time meanwhile. What did not change since the last time is
+    not written anew.
 
     :param recent: the lines of the newest events, oldest first.
     """
@@ -113,16 +114,16 @@ def _month_chunks(month: Month) -> Iterator[bytes]:
 
 
 def _day_chunks(day: Day) -> Iterator[bytes]:
-    name = day.name
-    flags = (day.keys is not None, day.quarters is not None)
-    yield _encode_lines([("day", name, *day.everything, *flags)])
-    tables = (("day_key", day.keys), ("day_model", day.models), ("day_upstream", day.upstreams))
+    # Taken now, since tables may be dropped from the day while this goes on.
+    name, keys, quarters = day.name, day.keys, day.quarters
+    yield _encode_lines([("day", name, *day.everything, keys is not None, quarters is not None)])
+    tables = (("day_key", keys or {}), ("day_model", day.models), ("day_upstream", day.upstreams))
     for kind, rows in tables:
-        yield from _chunks((kind, name, each, *row) for each, row in (rows or {}).items())
+        yield from _chunks((kind, name, each, *row) for each, row in rows.items())
     yield from _chunks(
         (
             ("quarters", name, key, {n: cost for n, cost in enumerate(cells) if cost})
-            for key, cells in (day.quarters or {}).items()
+            for key, cells in (quarters or {}).items()
         ),
         CHUNK_QUARTERS,
     )

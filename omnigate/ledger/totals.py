@@ -352,8 +352,8 @@ class Totals:
             month = self.months[name]
             if month.keys and not self.kept.needs_month(name):
                 self.key_month_rows -= len(month.keys)
-                # Emptied where it stands, since its days know it.
-                month.keys.clear()
+                # A new table, not an emptied one, since a snapshot may be going through it.
+                month.keys = {}
                 month.written = ()
                 if self.key_month_rows <= KEY_MONTH_ROWS:
                     return

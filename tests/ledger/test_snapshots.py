@@ -53,7 +53,7 @@ GOLDEN = Path(__file__).parent / "snapshot-v1.bin"
 def some_books() -> Books:
     """Books of every kind of row: days of the past, quarters, no upstream, names with quotes."""
     books = Books()
-    books.turn_to("2026-11-29", NOV_29)
+    books.totals.drop_before(NOV_29)
     for number in range(8):
         event = usage_event(f"id{number}", ts_ms=NOV_29 - number * 11 * DAY_MS + number * 3_000_000)
         event.key_sha256 = ("ab" if number % 3 else "cd") * 32
@@ -62,7 +62,7 @@ def some_books() -> Books:
             event.upstream = event.target_model = None
         line = encode_line(event, (number + 1) % 8 * 1_000_000_007, rfc3339(NOV_29))
         books.replay(*decode_line(line), line)
-    books.turn_to("2026-11-30", NOV_29 + DAY_MS)
+    books.totals.drop_before(NOV_29 + DAY_MS)
     return books
 
 
@@ -232,6 +232,27 @@ class RoundTripTests(SynchronousTestCase):
             if chunk.startswith(b'["day_model","2026-11-29"'):
                 books.totals.count(Usage(key_sha256="ab" * 32, route_model="fast"), 5)
         self.assert_round_trip(books)
+
+    def test_the_day_may_turn_while_a_snapshot_is_made(self) -> None:
+        """What is dropped between two pieces leaves a snapshot that agrees with itself."""
+        pieces = sum(1 for _ in some_books().rows())
+        self.assertTrue(pieces > 30)
+        for place in range(pieces):
+            for days in (2, 40, 400, 3000):
+                books = some_books()
+                head = attrs.evolve(HEAD, events=books.totals.events)
+                chunks: list[bytes] = []
+                for chunk in books.rows():
+                    chunks.append(chunk)
+                    if len(chunks) == place:
+                        bounds = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
+                        patches = [self.patch(totals_module, name, 3) for name in bounds]
+                        books.totals.drop_before(NOV_29 + days * DAY_MS)
+                        for patch in patches:
+                            patch.restore()
+                _, back = decode(b"".join(encode(head, chunks)))
+                self.assertTrue(back.totals.lifetimes == books.totals.lifetimes)
+                self.assert_round_trip(books)
 
     def test_a_snapshot_given_up_half_way_leaves_nothing_behind(self) -> None:
         """The next one is whole."""
