@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 import attrs
 import msgspec
@@ -39,6 +39,9 @@ KEYS_AT_ONCE: Final = 500
 DEFAULT_REQUESTS: Final = 100
 MAX_REQUESTS: Final = RECENT_EVENTS
 
+#: Sums that are made rows of an answer in one go: about 5 ms.
+ROWS_AT_ONCE: Final = 500
+
 _COUNTS: Final = (
     "requests",
     "input_tokens",
@@ -60,10 +63,14 @@ class Accounts(Protocol):
     def ready(self) -> bool:
         """Whether it is loaded."""
 
-    def totals(
+    @property
+    def by_key_since(self) -> str | None:
+        """The day from which on sums by key are whole; None where all are."""
+
+    def gather(
         self, by: str, since: str | None = None, until: str | None = None
-    ) -> list[NamedSums]:
-        """Return sums by key, model, upstream or day."""
+    ) -> Generator[None, None, list[NamedSums]]:
+        """Find sums by key, model, upstream or day, in steps."""
 
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest events, newest first."""
@@ -196,12 +203,12 @@ class AdminApi:
                 "invalid_request", f"by must be one of {', '.join(GROUPINGS)}", param="by"
             )
         try:
-            sums = self._ledger.totals(by, since, until)
+            sums = await self._gathered(by, since, until)
         except ValueError as error:
             raise GatewayError("invalid_request", str(error)) from None
         if since is not None and until is not None and since > until:
             raise GatewayError("invalid_request", "since is after until", param="since")
-        rows = self._usage_rows(by, sums)
+        rows = await self._usage_rows(by, sums)
         if "text/csv" in call.accept.lower():
             return _csv_answer(by, rows)
         total = Sums()
@@ -213,6 +220,7 @@ class AdminApi:
                     "by": by,
                     "since": since,
                     "until": until,
+                    "by_key_since": self._ledger.by_key_since if by == "key" else None,
                     "rows": rows,
                     "total": _sums_row(total),
                     "price_table_date": PRICES_DATE,
@@ -220,11 +228,22 @@ class AdminApi:
             )
         )
 
-    def _usage_rows(self, by: str, sums: Iterable[NamedSums]) -> list[dict[str, Any]]:
+    async def _gathered(self, by: str, since: str | None, until: str | None) -> list[NamedSums]:
+        """Have the ledger sum up, with pauses.
+
+        :raises ValueError: a day is none.
+        """
+        steps = self._ledger.gather(by, since, until)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(list[NamedSums], end.value)
+            await self._pause()
+
+    async def _usage_rows(self, by: str, sums: Sequence[NamedSums]) -> list[dict[str, Any]]:
         """Return the rows of a grouping; the hashes of one key are added up under its name."""
-        if by != "key":
-            return [{by: named.name, **_sums_row(named.sums)} for named in sums]
-        names = self._book.names_by_hash()
+        names = self._book.names_by_hash() if by == "key" else {}
         by_name: dict[str, Sums] = {}
         rows: list[tuple[str | None, str | None, Sums]] = []
         for named in sums:
@@ -235,9 +254,20 @@ class AdminApi:
             if name is not None:
                 by_name[name] = named.sums
             rows.append((name, named.name, named.sums))
-        # Keys that are gone have no name; they stand last.
-        rows.sort(key=lambda row: (row[0] is None, row[0] or "", row[1] or ""))
-        return [{"key": name, "key_sha256": sha, **_sums_row(s)} for name, sha, s in rows]
+        if by == "key":
+            # Keys that are gone have no name; they stand last.
+            rows.sort(key=lambda row: (row[0] is None, row[0] or "", row[1] or ""))
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            if start:
+                await self._pause()
+            found += (
+                {"key": name, "key_sha256": own, **_sums_row(row)}
+                if by == "key"
+                else {by: own, **_sums_row(row)}
+                for name, own, row in rows[start : start + ROWS_AT_ONCE]
+            )
+        return found
 
     async def requests(self, call: Call) -> Answer:
         """Answer the newest events of the ledger, newest first."""

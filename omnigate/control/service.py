@@ -98,15 +98,15 @@ class ControlService(DaemonService):
             return
         self._parts.snapshots.begin()
         self._parts.health.unready = None
-        counters = self._parts.ledger.counters
         self.log.info(
             "omnigate-control {version} is ready on {address}: config {path} with {config}; "
-            "{events} events loaded in {seconds:.2f} s",
+            "a ledger of {events} events loaded in {seconds:.2f} s, {replayed} of them replayed",
             version=omnigate.__version__,
             address=self.listener.address,
             path=self._parts.config_file.path,
             config=self._counts(),
-            events=counters.replayed,
+            events=self._parts.ledger.events,
+            replayed=self._parts.ledger.counters.replayed,
             seconds=seconds,
         )
         self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")

@@ -10,7 +10,7 @@ have.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -125,6 +125,11 @@ class Ledger:
         """A number that changes whenever a sum may have changed."""
         recording = self._recording
         return self._revision + (0 if recording is None else recording.revision)
+
+    @property
+    def events(self) -> int:
+        """How many events were counted since the ledger began; 0 while it is not open."""
+        return 0 if self._recording is None else self._recording.events
 
     @property
     def figures(self) -> StoreFigures:
@@ -316,6 +321,24 @@ class Ledger:
         :raises ValueError: ``by`` is no grouping, or a day is none.
         """
         return self._ready_books().totals.grouped(by, since, until)
+
+    def gather(
+        self, by: str, since: str | None = None, until: str | None = None
+    ) -> Generator[None, None, list[NamedSums]]:
+        """Find the same as :meth:`totals` in steps; see :meth:`Totals.gather`.
+
+        :raises LedgerNotReady: it is not loaded.
+        :raises ValueError: ``by`` is no grouping, or a day is none.
+        """
+        return self._ready_books().totals.gather(by, since, until)
+
+    @property
+    def by_key_since(self) -> str | None:
+        """The UTC day from which on sums by key and day are whole; None where all are.
+
+        :raises LedgerNotReady: it is not loaded.
+        """
+        return self._ready_books().totals.by_key_since
 
     def recent(self, limit: int = RECENT_EVENTS) -> list[dict[str, Any]]:
         """The newest events, newest first; ``cost_usd`` is the exact decimal string.

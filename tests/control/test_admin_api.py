@@ -10,6 +10,7 @@ from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import decode_snapshot
+from omnigate.control import admin_api
 from omnigate.control.key_secret import sha256_hex
 from tests.control.conversation import Reply
 from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
@@ -343,6 +344,15 @@ class UsageTests(SynchronousTestCase):
         ):
             reply = self.plane.admin("GET", f"/admin/usage?{query}")
             self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), query)
+
+    def test_many_keys_take_turns(self) -> None:
+        """A long answer is made in pieces, with a turn for others in between."""
+        self.patch(admin_api, "ROWS_AT_ONCE", 1)
+        before = self.plane.pauses
+        answer = self.plane.admin("GET", "/admin/usage?by=model").json()
+        self.assertIsNone(answer["by_key_since"])
+        self.assertGreaterEqual(self.plane.pauses - before, len(answer["rows"]) - 1)
+        self.assertGreater(len(answer["rows"]), 1)
 
     def test_not_ready(self) -> None:
         """Sums are not told before the ledger is loaded."""

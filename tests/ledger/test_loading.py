@@ -1,5 +1,7 @@
 """Tests for omnigate.ledger.loading: where a start begins, and what it says of it."""
 
+import os
+
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
 from zope.interface import implementer
 
@@ -154,6 +156,27 @@ class SourceTests(LoadingCase):
         self.disk.put(self.family.snapshot_tmp, self.left[self.family.spare])
         self.restarted()
         self.assertNotIn("ledger.snapshot.tmp", self.names())
+
+
+class TakeOverTests(LoadingCase):
+    """A ledger of a version that knew one file only."""
+
+    def test_its_lines_are_replayed_once(self) -> None:
+        """The first start counts them and writes a snapshot; the file stays as it is."""
+        with open(os.path.join(os.path.dirname(__file__), "version1.jsonl"), "rb") as file:
+            content = file.read()
+        self.write(content)
+        events = content.count(b"\n")
+        self.assertEqual(self.restarted(), events)
+        self.assertEqual(self.errors(), [])
+        self.assertEqual(self.content(), content)
+        before = self.spent()
+        self.recorded("new")
+        self.stopped()
+        self.assertEqual(self.restarted(), 0)
+        self.assertEqual(self.spent(), before + COST)
+        self.assertEqual(self.ledger.events, events + 1)
+        self.assertTrue(self.content().startswith(content))
 
 
 class StepTests(LoadingCase):
