@@ -254,6 +254,32 @@ class RoundTripTests(SynchronousTestCase):
                 self.assertTrue(back.totals.lifetimes == books.totals.lifetimes)
                 self.assert_round_trip(books)
 
+    def test_a_table_may_be_dropped_while_it_is_written(self) -> None:
+        """A month, a day's keys and its quarters, in the midst of their rows."""
+        for start in (b'["month","2026-10"', b'["day_key","2026-10-20"', b'["quarters"'):
+            books = Books()
+            for days in (40, 2):
+                for number in range(700):
+                    usage = Usage(key_sha256=f"{number:064x}", ts_ms=NOV_29 - days * DAY_MS)
+                    books.totals.count(usage, 5)
+            head = attrs.evolve(HEAD, events=books.totals.events)
+            chunks: list[bytes] = []
+            dropped = False
+            for chunk in books.rows():
+                chunks.append(chunk)
+                if chunk.startswith(start) and not dropped:
+                    dropped = True
+                    bounds = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
+                    patches = [self.patch(totals_module, name, 3) for name in bounds]
+                    books.totals.drop_before(NOV_29 + 30 * DAY_MS)
+                    for patch in patches:
+                        patch.restore()
+            self.assertTrue(dropped)
+            _, back = decode(b"".join(encode(head, chunks)))
+            self.assertTrue(back.totals.lifetimes == books.totals.lifetimes)
+            self.assertFalse(back == books)
+            self.assert_round_trip(books)
+
     def test_a_snapshot_given_up_half_way_leaves_nothing_behind(self) -> None:
         """The next one is whole."""
         books = some_books()
