@@ -103,6 +103,10 @@ class RecordedIds:
         self._days_kept = days_kept
         self._files: dict[str, DayFile] = {}
         self._groups: dict[str, _Group] = {}
+        self._total = 0
+        # Days whose files are open or have ids that are not synced: few, of what may be thousands.
+        self._busy: dict[str, DayFile] = {}
+        self._all_read = False
         self._today = ""
 
     @property
@@ -115,13 +119,14 @@ class RecordedIds:
         if days == self._days_kept:
             return
         if not days or not self._days_kept:
-            self._groups = {}  # which days share a table changes; they are read again
+            # Which days share a table changes; they are read again.
+            self._groups, self._all_read = {}, False
         self._days_kept = days
         self._today = ""
 
     def __len__(self) -> int:
         """How many ids are remembered, whether they have been read yet or not."""
-        return sum(file.count for file in self._files.values())
+        return self._total
 
     # -- a start ------------------------------------------------------------------------------
 
@@ -158,6 +163,7 @@ class RecordedIds:
         """
         self.close()
         self._groups, self._files, self._today = {}, {}, ""
+        self._busy, self._total, self._all_read = {}, 0, False
         family = self._family
         found = family.found(files.list_names(family.folder))
         records = {day: records_in(family.ids(day)) for day in found.id_days}
@@ -167,6 +173,7 @@ class RecordedIds:
             if kept:
                 cut_to(family.ids(day), kept)
                 self._files[day] = DayFile(family.ids(day), kept)
+                self._total += kept
             elif recorded.get(day) and (files.file_size(family.ids(day)) or 0) > len(HEADER):
                 files.rename_file(family.ids(day), family.ids(day) + ".damaged")
             else:
@@ -183,12 +190,15 @@ class RecordedIds:
         :raises OSError: a file cannot be read. What was read is kept, and the rest is tried again
             at the next use.
         """
+        if self._all_read:
+            return
         shared = not self._days_kept
         for day in sorted(self._files):
             name = "" if shared else day
             if name not in self._groups:
                 days = sorted(self._files) if shared else [day]
                 self._groups[name] = self._loaded(days)
+        self._all_read = True
 
     # -- in use -------------------------------------------------------------------------------
 
@@ -225,6 +235,8 @@ class RecordedIds:
         if file is None:
             file = self._files[day] = DayFile(self._family.ids(day), 0, crc=0)
         file.pending += b"".join(digests)
+        self._busy[day] = file
+        self._total += len(digests)
         name = day if self._days_kept else ""
         group = self._groups.get(name)
         if group is None:
@@ -252,9 +264,10 @@ class RecordedIds:
         :raises OSError: the disk refused. Nothing is lost; it may be tried again.
         """
         self._flush()
-        for file in self._files.values():
+        for file in self._busy.values():
             file.sync()
         self._close_but(1)
+        self._busy = {day: file for day, file in self._busy.items() if file.is_open}
         for group in self._groups.values():
             group.merge()
         for name, group in self._groups.items():
@@ -272,7 +285,10 @@ class RecordedIds:
         cutoff = self._cutoff(day)
         forgotten = sorted(name for name in self._files if name < cutoff)
         for name in forgotten:
-            self._files.pop(name).close()
+            file = self._files.pop(name)
+            file.close()
+            self._total -= file.count
+            self._busy.pop(name, None)
             if name in self._groups:
                 self._groups.pop(name).table.clear()
             # What cannot be removed is unknown to the next snapshot, and removed at a start.
@@ -305,7 +321,7 @@ class RecordedIds:
 
     def close(self) -> None:
         """Close the files; nothing is written. A second call does nothing."""
-        for file in self._files.values():
+        for file in self._busy.values():
             file.close()
 
     # -- within -------------------------------------------------------------------------------
@@ -333,8 +349,7 @@ class RecordedIds:
         return covers
 
     def _flush(self) -> None:
-        for day in sorted(self._files):
-            file = self._files[day]
+        for _, file in sorted(self._busy.items()):
             if file.pending:
                 self._close_but(OPEN_FILES, besides=file)
                 file.flush()
@@ -343,7 +358,7 @@ class RecordedIds:
 
     def _close_but(self, count: int, besides: DayFile | None = None) -> None:
         """Close all files but the newest ``count`` that are open, synced."""
-        opened = [self._files[day] for day in sorted(self._files) if self._files[day].is_open]
+        opened = [file for _, file in sorted(self._busy.items()) if file.is_open]
         for file in opened[: max(0, len(opened) - count)]:
             if file is not besides:
                 file.sync()
@@ -383,8 +398,9 @@ class RecordedIds:
 
     def _agrees(self, head: TableHead, days: Sequence[str]) -> bool:
         """Whether a table was made from the first records that the id files of these days have."""
+        known = set(days)
         for day, (count, _) in head.days.items():
-            if day not in days or not 0 <= count <= self._files[day].synced:
+            if day not in known or not 0 <= count <= self._files[day].synced:
                 return False
         for day in days:
             count, check = head.days.get(day, (0, 0))

@@ -18,13 +18,10 @@ from omnigate import files
 from omnigate.files import AppendFile
 from omnigate.ledger.family import Family, Found, Position, SealedSegment
 from omnigate.ledger.lines import MAX_LINE_BYTES, DamagedLineError, NewerLineError, decode_line
+from omnigate.ledger.segment_reading import SegmentReading, hash_into, stale
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Digest
-
-#: Bytes of lines in one slice, beside the number of lines that the caller asks for: the longest
-#: lines are a hundred times as long as the usual ones, and a slice is held whole.
-SLICE_BYTES = 8 * 1024 * 1024
 
 #: Lines at the beginning of the active segment that are looked at for the day it was begun on. The
 #: first one tells, unless it is damaged.
@@ -100,7 +97,7 @@ class Segments:
         self._number = 0
         self._prefix: tuple[Position, Digest] | None = None
         self._to_read: list[int] = []
-        self._reading: _Reading | None = None
+        self._reading: SegmentReading | None = None
         self._file: AppendFile | None = None
         self._appending = False
         self._size = 0
@@ -193,7 +190,7 @@ class Segments:
         if size < position.offset:
             return f"{path} has {size} bytes, fewer than the {position.offset} that were counted"
         digest = sha256()
-        _hash_into(digest, path, 0, position.offset)
+        hash_into(digest, path, 0, position.offset)
         if digest.hexdigest() != active_sha256:
             return f"the first {position.offset} bytes of {path} are not those that were counted"
         self._prefix = position, digest
@@ -221,13 +218,14 @@ class Segments:
         if offset and self._prefix is not None and self._prefix[0] == position:
             digest = self._prefix[1].copy()
         elif offset:
-            _hash_into(digest, self._path(position.segment), 0, offset)
+            hash_into(digest, self._path(position.segment), 0, offset)
         self._begin_segment(offset, digest)
 
     def next_lines(self, limit: int) -> Slice | None:
         """Read the next whole lines, of one segment.
 
-        :param limit: how many lines at most; :data:`SLICE_BYTES` bound them too.
+        :param limit: how many lines at most; their bytes are bounded too
+            (:data:`~omnigate.ledger.segment_reading.SLICE_BYTES`).
         :return: None at the end of the active segment.
         :raises OSError: a segment cannot be read.
         """
@@ -265,7 +263,7 @@ class Segments:
         try:
             torn = file.size - end
             if torn < 0:
-                raise _stale()
+                raise stale()
             if torn:
                 file.cut(end)
             file.sync()
@@ -293,7 +291,7 @@ class Segments:
         if not file.is_at(self._family.active):
             # What is written into a file that somebody moved or emptied is not there after a
             # restart, so nothing is written until it is back, or this process starts anew.
-            raise _stale()
+            raise stale()
         file.append(data)
         file.sync()
         self._digest.update(data)
@@ -316,7 +314,7 @@ class Segments:
             raise RuntimeError(f"{self._family.active} is empty; there is nothing to seal")
         target = self._family.sealed(self._number)
         if not file.is_at(self._family.active):
-            raise _stale()
+            raise stale()
         if files.file_size(target) is not None:
             raise OSError(errno.EEXIST, "somebody put a file there", target)
         file.sync()
@@ -356,7 +354,7 @@ class Segments:
         """Go on reading with the first segment that is to be read."""
         number = self._to_read[0]
         last = number == self._number
-        self._reading = _Reading(number, self._path(number), offset, digest, active=last)
+        self._reading = SegmentReading(number, self._path(number), offset, digest, active=last)
 
     def _writable(self) -> AppendFile:
         """The active file, which is begun now if sealing the last one broke off."""
@@ -374,7 +372,7 @@ class Segments:
             file = AppendFile(path)
             try:
                 if file.size:
-                    raise _stale()
+                    raise stale()
                 files.sync_directory(self._family.folder)
             except BaseException:
                 file.close()
@@ -385,68 +383,6 @@ class Segments:
         files.close_file(self._lock)
         self._lock, self._file = lock, file
         return file
-
-
-class _Reading:
-    """One segment while it is read: its lines, and the hash of its bytes.
-
-    :ivar digest: of all bytes before :attr:`end`.
-    :ivar end: an offset up to the last line handed out; when finished, that behind the last line.
-    :ivar finished: whether there are no more lines.
-    """
-
-    def __init__(
-        self, number: int, path: str, offset: int, digest: Digest, *, active: bool
-    ) -> None:
-        """Go to an offset.
-
-        :param digest: of all bytes before it.
-        :param active: whether bytes behind the last line end are torn, and no line. In a sealed
-            segment, which was synced whole, they are for the reader to judge like any other line.
-        """
-        self.number = number
-        self.path = path
-        self.digest = digest
-        self.end = offset
-        self.finished = False
-        self._active = active
-        self._lines = files.read_lines(path, MAX_LINE_BYTES, offset)
-
-    def next_lines(self, limit: int) -> list[tuple[int, bytes | None]]:
-        """Read so many lines more; none at the end."""
-        lines: list[tuple[int, bytes | None]] = []
-        if self.finished:
-            return lines
-        size = 0
-        end = None
-        for offset, line, complete in self._lines:
-            if not complete and self._active:
-                self.finished, end = True, offset
-                break
-            lines.append((offset, line))
-            # Where a line without bytes ends is known when the next one begins.
-            end = None if line is None or not complete else offset + len(line) + 1
-            size += len(line or b"")
-            if len(lines) >= limit or size >= SLICE_BYTES:
-                break
-        else:
-            self.finished, end = True, files.file_size(self.path)
-        if end is not None and end > self.end:
-            _hash_into(self.digest, self.path, self.end, end)
-            self.end = end
-        return lines
-
-
-def _hash_into(digest: Digest, path: str, start: int, end: int) -> None:
-    """Take a part of a file into a hash.
-
-    :raises OSError: it cannot be read; ESTALE where the file is shorter.
-    """
-    for piece in files.read_pieces(path, start, end):
-        digest.update(piece)
-        start += len(piece)
-    if start != end:
-        raise _stale()
 
 
 def _first_day(path: str) -> str | None:
@@ -479,7 +415,3 @@ def _ask_for_lock(path: str) -> None:
         # One that was made read-only is nobody's to seal.
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-
-
-def _stale() -> OSError:
-    return OSError(errno.ESTALE, "the file was moved, replaced or shortened while in use")

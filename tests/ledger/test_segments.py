@@ -9,7 +9,7 @@ import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
-from omnigate.ledger import segments
+from omnigate.ledger import segment_reading
 from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.lines import MAX_LINE_BYTES, encode_line
 from omnigate.ledger.segments import Segments, Torn
@@ -185,7 +185,7 @@ class SegmentsTests(SynchronousTestCase):
 
     def test_a_slice_is_bounded_in_bytes(self) -> None:
         """However long the lines are."""
-        self.patch(segments, "SLICE_BYTES", 1000)
+        self.patch(segment_reading, "SLICE_BYTES", 1000)
         self.write(self.family.active, (b"x" * 300 + b"\n") * 10)
         self.segments.open()
         self.segments.begin_reading(Position(1, 0))
