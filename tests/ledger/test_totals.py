@@ -1,5 +1,7 @@
 """Tests for omnigate.ledger.totals."""
 
+import gc
+
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -365,6 +367,20 @@ class BoundTests(SynchronousTestCase):
         self.assertTrue(replayed == lived)
         kept = [day.name[5:] for day in replayed.days.values() if day.quarters is not None]
         self.assertEqual(kept, ["10-31", "11-01", "11-22", "11-23", "11-27", "11-28", "11-29"])
+
+    def test_rows_are_let_go_by_the_collector(self) -> None:
+        """However many there are, a collection of garbage does not go through them."""
+        totals = Totals()
+        for number in range(5):
+            for key in ("k1", "k2"):
+                totals.count(Usage(key_sha256=key, ts_ms=NOV_29 + number * DAY_MS), 2**40)
+        gc.collect()
+        day = totals.days[NOV_29 // DAY_MS]
+        assert day.keys is not None
+        tables = (totals.lifetimes, day.month.keys, day.keys, day.models, day.upstreams)
+        rows = [row for table in tables for row in table.values()]
+        self.assertEqual(len(rows), 8)
+        self.assertFalse(any(map(gc.is_tracked, rows)))
 
     def test_a_cost_beyond_64_bits_is_kept_exactly(self) -> None:
         """Whole numbers have no end."""
