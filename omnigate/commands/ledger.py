@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from omnigate.commands.arguments import CommandError, counted, utc_day, whole
@@ -13,13 +15,16 @@ from omnigate.files import file_size, list_names, replace_file
 from omnigate.ledger.export import Export, as_csv, as_jsonl
 from omnigate.ledger.family import Family
 from omnigate.ledger.reading import segments_of
-from omnigate.ledger.verify import verify
+from omnigate.ledger.verify import DeletedMeanwhileError, verify
 from omnigate.periods import DAY_MS
 from omnigate.settings import ledger_path
 from omnigate.text import one_line
 
 #: Faults that are told one by one; the others are counted.
 _FAULTS_TOLD = 20
+
+#: How long a control plane takes to write a snapshot, and a busy disk to sync it.
+_SETTLE_SECONDS = 2.0
 
 _READS = (
     " Reads the files and changes nothing; the control plane may run meanwhile. The user must be "
@@ -98,9 +103,11 @@ def _verify(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     family = _family(options.path, environ)
     progress = _progress(family, options)
     try:
-        findings = verify(family, options.ids_days, progress)
+        findings = verify(family, options.ids_days, progress, partial(time.sleep, _SETTLE_SECONDS))
     except OSError as error:
         raise CommandError(f"{error.filename or family.folder}: {error.strerror}") from None
+    except DeletedMeanwhileError as error:
+        raise CommandError(f"{error} was deleted while it was to be read; run this again") from None
     finally:
         progress.clear()
     texts = [counted(findings.segments, "segment"), counted(findings.events, "event")]

@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from omnigate.files import file_size
 from omnigate.ledger.family import Family
 from omnigate.ledger.lines import DamagedLineError, decode_object
 from omnigate.ledger.reading import Run, SeenIds, gaps_in, read_runs, segments_of
@@ -92,12 +93,16 @@ class Export:
         seen, done = SeenIds(self.ids_days), 0
         for segment in segments:
             path = segment.path
+            size = file_size(path)
             damage = partial(self._damage, path)
             end = 0
             for run in read_runs(segment, seen, damage):
                 end = run.end
                 yield from self._wanted(run)
                 self.progress(done + end)
+            gone = file_size(path) is None and not segment.active
+            if gone and (size is None or end < size):
+                self._fault(f"{path}: was deleted before it was read")
             done += end
 
     def objects(self) -> Iterator[dict[str, Any]]:

@@ -16,13 +16,14 @@ segments were listed is not looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 
 import attrs
 
-from omnigate.files import file_size, read_file
+from omnigate.files import file_size, list_names, read_file
 from omnigate.ledger.books import Books
 from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.id_table import DIGEST_BYTES
@@ -41,8 +42,16 @@ from omnigate.text import one_line
 #: Differences that are kept with their places; the others are counted.
 DIFFERENCES_KEPT = 20
 
-#: Segments deleted while they were to be read that are noted one by one.
+#: Notes that are kept: there are a handful.
 NOTES_KEPT = 20
+
+#: How often everything is read anew since retention deleted something meanwhile. It does so every
+#: five minutes at most, and mostly once a day.
+ATTEMPTS = 5
+
+
+class DeletedMeanwhileError(Exception):
+    """Retention deleted files while they were to be read."""
 
 
 @attrs.frozen
@@ -112,21 +121,37 @@ class Generation:
 
 
 def verify(
-    family: Family, ids_days: int, progress: Callable[[int], None] = lambda done: None
+    family: Family,
+    ids_days: int,
+    progress: Callable[[int], None] = lambda done: None,
+    settle: Callable[[], None] = lambda: None,
 ) -> Findings:
     """Check everything there is.
 
     :param ids_days: for how many days the ledger remembers ids, 0 for ever. Days that the
         snapshots know ids of are remembered in any case.
     :param progress: told how many bytes of lines are read so far.
+    :param settle: waits for as long as a running control plane takes from dropping ids to the
+        snapshot that no longer knows them.
     :raises OSError: a file cannot be read.
+    :raises DeletedMeanwhileError: files were deleted while it was at work, each time anew.
     """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(DeletedMeanwhileError):
+            return _attempt(family, ids_days, progress, settle)
+    return _attempt(family, ids_days, progress, settle)
+
+
+def _attempt(
+    family: Family, ids_days: int, progress: Callable[[int], None], settle: Callable[[], None]
+) -> Findings:
+    """Check everything, as long as nothing is deleted meanwhile."""
     findings = Findings()
     # The snapshots first: what they cover is in the segments that are listed after them.
     generations = _read_generations(family, findings)
     walk = _Walk(family, generations, findings, _days_remembered(generations, ids_days))
     walk.run(progress)
-    _check_ids(walk, ids_days)
+    _check_ids(walk, ids_days, settle)
     return findings
 
 
@@ -195,12 +220,15 @@ class _Walk:
         for segment in segments:
             size = file_size(segment.path)
             if size is None and not segment.active:
-                self.findings.note(f"{segment.path} was deleted meanwhile; run this again.")
-                self.whole = False
-                continue
-            self._begin_segment(segment, size or 0)
-            for end in self._read(segment, size or 0):
-                progress(done + end)
+                raise DeletedMeanwhileError(segment.path)
+            try:
+                self._begin_segment(segment, size or 0)
+                for end in self._read(segment, size or 0):
+                    progress(done + end)
+            except FileNotFoundError as error:
+                raise DeletedMeanwhileError(segment.path) from error
+            if not segment.active and file_size(segment.path) is None:
+                raise DeletedMeanwhileError(segment.path)  # perhaps before its lines were read
             done += size or 0
         self._tell_end(segments)
 
@@ -217,6 +245,13 @@ class _Walk:
                 if self.generations
                 else f"{text}, of which none can be read: that is lost."
             )
+        for generation in self.generations:
+            if generation.position.segment < first:
+                if _replaced_since(self.generations):
+                    raise DeletedMeanwhileError(self.family.sealed(generation.position.segment))
+                text = f"segment {generation.position.segment}, in which it ends, is not there"
+                self.findings.differs(generation.path, None, text)
+                self._left.remove(generation)
         for start, end in gaps_in(segments):
             self.whole = False
             which = f"segment {start} is" if start == end else f"segments {start} to {end} are"
@@ -386,7 +421,7 @@ def _hashes(segment: SegmentReader, stops: list[int]) -> dict[int, str]:
     return hashes
 
 
-def _check_ids(walk: _Walk, ids_days: int) -> None:
+def _check_ids(walk: _Walk, ids_days: int, settle: Callable[[], None]) -> None:
     """Check the id files that the newest snapshot knows, and their tables."""
     if not walk.generations:
         return
@@ -395,16 +430,23 @@ def _check_ids(walk: _Walk, ids_days: int) -> None:
         path = walk.family.ids(day)
         if file_size(path) is not None:
             _check_id_file(walk, day, recorded)
-        elif ids_days and _days_between(day, walk.last_day) > ids_days:
+        elif ids_days and _days_between(day, _last_day(walk)) > ids_days:
             # It is removed before the snapshot that no longer knows it is written.
-            walk.findings.note(f"{path} was dropped: it is {ids_days} days old.")
-        elif _installed_since(newest):
-            walk.findings.note(f"{path} was dropped meanwhile; run this again.")
+            walk.findings.note(f"{path} was dropped: it is more than {ids_days} days old.")
         else:
+            settle()
+            if _replaced_since(walk.generations):
+                raise DeletedMeanwhileError(path)
             text = f"is missing; the snapshot knows {recorded} ids of it"
             walk.findings.differs(path, None, text)
     ids, days = sum(newest.head.ids.values()), len(newest.head.ids)
     walk.findings.checked.append(f"{ids:,} ids of {days} UTC {'day' if days == 1 else 'days'}")
+
+
+def _last_day(walk: _Walk) -> str:
+    """The last UTC day on which anything was recorded, by now."""
+    found = walk.family.found(list_names(walk.family.folder)).id_days
+    return max([walk.last_day, *found[-1:]])
 
 
 def _check_id_file(walk: _Walk, day: str, recorded: int) -> None:
@@ -428,6 +470,6 @@ def _days_between(day: str, later: str) -> int:
     return (datetime.fromisoformat(later) - datetime.fromisoformat(day)).days
 
 
-def _installed_since(newest: Generation) -> bool:
-    """Whether another snapshot has taken the place of the newest one since that was read."""
-    return read_file(newest.path, MAX_SNAPSHOT_BYTES) != newest.data
+def _replaced_since(generations: Iterable[Generation]) -> bool:
+    """Whether another snapshot stands in the place of one of these since that was read."""
+    return any(read_file(old.path, MAX_SNAPSHOT_BYTES) != old.data for old in generations)

@@ -112,6 +112,18 @@ class ExportTests(LedgerFilesTestCase):
         self.assertEqual(len(self.told), 1)
         self.assertIn("segment 2 to 3 is missing", self.told[0])
 
+    def test_a_segment_that_is_deleted_meanwhile_is_told(self) -> None:
+        """Retention may get there first."""
+        self.write(1, line(1))
+        path = Path(self.write(2, line(2)))
+        self.write(3, line(3), active=True)
+        export = self.export()
+        found = export.lines()
+        self.assertEqual(next(found), line(1)[:-1])
+        path.unlink()
+        self.assertEqual(list(found), [line(3)[:-1]])
+        self.assertEqual(self.told, [f"{path}: was deleted before it was read"])
+
     def test_progress_reaches_the_end(self) -> None:
         """It is told in bytes, and never goes back."""
         self.write(1, *[line(n) for n in range(2_500)])

@@ -1,14 +1,17 @@
 """Tests for omnigate.ledger.verify, and for what it is made of."""
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate import files
 from omnigate.ledger import recorded_ids
 from omnigate.ledger.family import Family
 from omnigate.ledger.id_file import HEADER
@@ -374,6 +377,88 @@ class HistoryTests(SynchronousTestCase):
         findings = verify(ledger.family, 3)
         self.assertEqual([str(found) for found in findings.first], [])
         self.assertEqual(findings.events, number)
+
+
+class BusyDisk:
+    """The module ``os``, while somebody else is at work: before some calls something happens."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._working = False
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(os, name)
+        if name not in ("open", "stat", "listdir", "read"):
+            return call
+
+        def busy(*arguments: Any, **options: Any) -> Any:
+            if not self._working:
+                self._working = True
+                try:
+                    self._work()
+                finally:
+                    self._working = False
+            return call(*arguments, **options)
+
+        return busy
+
+
+class BesideTests(SynchronousTestCase):
+    """Beside a control plane that records, seals, makes snapshots and deletes."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(
+            st.sampled_from(["", "", "record", "record", "seal", "snapshot", "next day", "delete"]),
+            max_size=80,
+        )
+    )
+    def test_no_false_alarm(self, steps: list[str]) -> None:
+        """Whatever it does while the files are read, at whatever moment."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        ledger = WrittenLedger(Family(str(folder / "ledger.jsonl")))
+        now_ms, number = DAY, 0
+        left = iter(steps)
+        covered: list[int] = []
+
+        def do(step: str) -> None:
+            nonlocal now_ms, number
+            now_ms += 1
+            if step == "record":
+                number += 1
+                ledger.record(now_ms, usage_event(f"e{number}", ts_ms=now_ms))
+            elif step == "seal" and os.path.getsize(ledger.family.active):
+                ledger.seal()
+            elif step == "snapshot":
+                ledger.snapshot(now_ms)
+                covered.append(ledger.sealed[-1].number if ledger.sealed else 0)
+            elif step == "next day":
+                now_ms += DAY_MS
+            elif step == "delete" and len(covered) > 1:
+                there = [segment.number for segment in ledger.sealed[:-1]]
+                ledger.forget_segments([n for n in there if n <= covered[-2]][:1])
+
+        for step in (
+            "record",
+            "seal",
+            "record",
+            "snapshot",
+            "record",
+            "seal",
+            "record",
+            "snapshot",
+        ):
+            do(step)
+        disk = BusyDisk(lambda: do(next(left, "")))
+        self.patch(files, "os", disk)
+        # It makes a snapshot as soon as it has dropped ids.
+        findings = verify(ledger.family, 3, settle=lambda: do("snapshot"))
+        self.patch(files, "os", os)
+        self.assertEqual([str(found) for found in findings.first], [])
+        do("snapshot")
+        findings = verify(ledger.family, 3)
+        self.assertEqual([str(found) for found in findings.first], [])
 
 
 class RetentionTests(VerifyTestCase):
