@@ -26,7 +26,10 @@ UPSTREAMS = ("alpha", "beta", "gamma")
 COST_NANO = 292_500
 
 #: Lines written to a file in one go.
-_CHUNK_LINES = 20_000
+_CHUNK_LINES = 2_000
+
+#: A control plane seals a segment of this length.
+SEGMENT_BYTES = 64 * 1024 * 1024
 
 _HEAD = (
     b"POST /internal/usage/batch HTTP/1.1\r\nhost: control\r\nx-omnigate-internal: %b\r\n"
@@ -115,16 +118,34 @@ def request(lines: list[bytes], token: str) -> bytes:
 
 
 def write_ledger(path: Path, crowd: Crowd, count: int, first: int = 0) -> int:
-    """Write a ledger's active segment of ``count`` events up to this moment; its bytes."""
+    """Write a ledger of ``count`` events up to this moment, in segments as a control plane seals.
+
+    :param path: of the active segment, the last one.
+    :returns: the bytes of all of them.
+    """
     now_ms = int(time.time() * 1000)
     begin_ms = (now_ms // DAY_MS - crowd.days + 1) * DAY_MS
     events = fabricate(crowd, first, count, begin_ms, now_ms - begin_ms)
+    total = 0
+    for number in itertools.count(1):
+        size = _write_segment(path, events)
+        total += size
+        if size < SEGMENT_BYTES:
+            return total
+        path.rename(path.with_suffix(f".{number:06d}{path.suffix}"))
+    raise AssertionError
+
+
+def _write_segment(path: Path, events: Iterator[UsageEvent]) -> int:
+    """Write the next events until the segment is full, or there are none; its bytes."""
     size = 0
     with path.open("wb", buffering=0) as file:
-        while lines := [
-            encode_line(event, COST_NANO, rfc3339(event.ts_ms))
-            for event in itertools.islice(events, _CHUNK_LINES)
-        ]:
+        while size < SEGMENT_BYTES and (
+            lines := [
+                encode_line(event, COST_NANO, rfc3339(event.ts_ms))
+                for event in itertools.islice(events, _CHUNK_LINES)
+            ]
+        ):
             size += file.write(b"".join(lines))
     return size
 

@@ -31,7 +31,7 @@ REPLAY_SECONDS = 12.0
 MB_A_MILLION_IDS = 61 * 1.048576
 
 #: How long the first snapshot may take after a start.
-SNAPSHOT_SECONDS = 5.0
+SNAPSHOT_SECONDS = 30.0
 
 #: Keys of the widest ledger.
 WIDE_KEYS = 10_000

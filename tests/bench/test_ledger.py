@@ -46,10 +46,16 @@ class EventsTests(SynchronousTestCase):
 
     def test_ledger(self) -> None:
         """A ledger that is written is one: its lines in order of time, over all the days."""
-        path = Path(self.mktemp())
-        size = events.write_ledger(path, Crowd(keys=5, days=4), 1_000)
-        self.assertEqual(size, path.stat().st_size)
-        read = [decode_line(line) for line in path.read_bytes().splitlines()]
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        self.patch(events, "SEGMENT_BYTES", 200_000)
+        self.patch(events, "_CHUNK_LINES", 50)
+        size = events.write_ledger(folder / "ledger.jsonl", Crowd(keys=5, days=4), 1_000)
+        names = ["ledger.000001.jsonl", "ledger.000002.jsonl", "ledger.000003.jsonl"]
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), [*names, "ledger.jsonl"])
+        data = b"".join((folder / name).read_bytes() for name in [*names, "ledger.jsonl"])
+        self.assertEqual(size, len(data))
+        read = [decode_line(line) for line in data.splitlines()]
         self.assertEqual(len(read), 1_000)
         self.assertEqual({cost for _, cost in read}, {COST_NANO})
         times = [event.received_at for event, _ in read]

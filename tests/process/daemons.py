@@ -476,6 +476,22 @@ class Gateway:
         return [int(pid) for pid in path.read_text().split()]
 
 
+def verify_ledger(
+    path: Path, inside: Callable[[Sequence[str]], Sequence[str]] = lambda command: command
+) -> None:
+    """Hold a ledger's files against each other, as ``omnigate ledger verify`` does.
+
+    :param inside: gives the command that runs another one where the files are seen.
+    :raises AssertionError: there is a difference.
+    """
+    command = [sys.executable, "-m", "omnigate.cli", "ledger", "verify", str(path)]
+    run = subprocess.run(
+        inside(command), capture_output=True, text=True, env=python_environ({}), timeout=SECONDS
+    )
+    if run.returncode:
+        raise AssertionError(f"the ledger is not in order:\n{run.stdout}\n{run.stderr}")
+
+
 def read_answer(response: http.client.HTTPResponse) -> Answer:
     """Read an answer, whole or not."""
     headers = {name.lower(): value for name, value in response.getheaders()}
