@@ -33,6 +33,7 @@ The checksum catches accidents; it is no signature. So the head and each row are
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -133,6 +134,8 @@ def encode(head: SnapshotHead, chunks: Iterable[bytes]) -> list[bytes]:
     :param head: what it covers; its ``rows`` are counted here.
     :param chunks: the rows, from :meth:`~omnigate.ledger.books.Books.rows`.
     :return: the pieces of the file, in order: one for the lines in front, and the chunks.
+    :raises OSError: EFBIG, it would be longer than one that is read back. What nobody can read must
+        not stand for the segments that it covers.
     """
     rows = list(chunks)
     line = msgspec.json.encode(
@@ -151,7 +154,11 @@ def encode(head: SnapshotHead, chunks: Iterable[bytes]) -> list[bytes]:
     digest = sha256(line + b"\n")
     for chunk in rows:
         digest.update(chunk)
-    return [b"%b%b\n%b\n" % (_MAGIC, digest.hexdigest().encode("ascii"), line), *rows]
+    front = b"%b%b\n%b\n" % (_MAGIC, digest.hexdigest().encode("ascii"), line)
+    size = len(front) + sum(map(len, rows))
+    if size > MAX_SNAPSHOT_BYTES:
+        raise OSError(errno.EFBIG, f"a snapshot of {size} bytes is too long to be read back")
+    return [front, *rows]
 
 
 def decode(data: bytes) -> tuple[SnapshotHead, Books]:

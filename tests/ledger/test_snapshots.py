@@ -1,5 +1,6 @@
 """Tests for omnigate.ledger.snapshots and the rows of a snapshot."""
 
+import errno
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.ledger import snapshots
 from omnigate.ledger import totals as totals_module
 from omnigate.ledger.books import Books
 from omnigate.ledger.family import Position, SealedSegment
@@ -198,6 +200,16 @@ class RoundTripTests(SynchronousTestCase):
             rows = [row for row in payload_of(file_of(books)) if row.startswith(b'["recent"')]
             self.assertEqual(len(rows), kept)
             decode(file_of(books))
+
+    def test_none_is_written_that_could_not_be_read(self) -> None:
+        """One byte more than is read back is refused, and not as damage of a file."""
+        books = some_books()
+        size = len(file_of(books))
+        self.patch(snapshots, "MAX_SNAPSHOT_BYTES", size)
+        self.assertEqual(len(file_of(books)), size)
+        self.patch(snapshots, "MAX_SNAPSHOT_BYTES", size - 1)
+        error = self.assertRaises(OSError, file_of, books)
+        self.assertEqual(error.errno, errno.EFBIG)
 
     def test_pieces_are_small(self) -> None:
         """However many keys there are, no piece has more than 500 rows."""
