@@ -7,36 +7,37 @@ stays, since the numbering is read from the names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from omnigate.files import file_size, read_pieces
 from omnigate.ledger.family import Position
 from omnigate.ledger.lines import MAX_LINE_BYTES, DamagedLineError, NewerLineError, decode_line
 
+#: Segments deleted at a time: the end of each is read, and each removal synced, in a tenth of a
+#: second or so. The rest goes with the next check.
+MAX_SEGMENTS = 20
+
 #: How much of a segment's end is read for its last line: that line and one before it, at least.
 TAIL_BYTES = 2 * MAX_LINE_BYTES
 
 
-def outdated(last_writes: Mapping[int, str | None], cutoff: str) -> list[int]:
+def outdated(
+    numbers: Sequence[int], written: Callable[[int], str | None], cutoff: str
+) -> list[int]:
     """The segments that were last written before ``cutoff``, oldest first.
 
-    They are an unbroken row from the oldest on, and never the newest.
+    They are an unbroken row from the oldest on, never the newest, and :data:`MAX_SEGMENTS` at most.
 
-    :param last_writes: for each sealed segment when its last line was recorded, as RFC 3339 with
-        milliseconds; None where no line at its end can be read, which counts as written no later
-        than the one after it.
+    :param numbers: all sealed segments, rising.
+    :param written: when the last line of one was recorded, as RFC 3339 with milliseconds; None
+        where no line at its end can be read: it was then written no later than the next.
     :param cutoff: the same, the first instant that is kept.
     """
-    numbers = sorted(last_writes)
-    known: str | None = None
-    upper: dict[int, str | None] = {}
-    for number in reversed(numbers):
-        known = last_writes[number] or known
-        upper[number] = known
     found: list[int] = []
-    for number in numbers[:-1]:
-        written = upper[number]
-        if written is None or written >= cutoff:
+    for index, number in enumerate(numbers[:-1]):
+        times = (written(later) for later in numbers[index:])
+        last = next((time for time in times if time is not None), None)
+        if last is None or last >= cutoff or len(found) >= MAX_SEGMENTS:
             break
         found.append(number)
     return found

@@ -17,7 +17,7 @@ from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.loading import Loaded, Loading
 from omnigate.ledger.recorded_ids import RecordedIds
 from omnigate.ledger.replay import Note
-from omnigate.ledger.retention import deletable, last_write, outdated
+from omnigate.ledger.retention import MAX_SEGMENTS, deletable, last_write, outdated
 from omnigate.ledger.segments import Segments
 from omnigate.ledger.snapshots import SnapshotHead, encode
 from omnigate.periods import DAY_MS, rfc3339
@@ -235,12 +235,19 @@ class LedgerStore:
 
         :raises OSError: the disk refused.
         """
-        known = self._last_writes
-        self._last_writes = {
-            number: known[number] if number in known else last_write(self.family.sealed(number))
-            for number in self._count_segments()
-        }
-        return outdated(self._last_writes, rfc3339(max(0, now_ms - ledger_days * DAY_MS)))
+        return outdated(
+            self._count_segments(),
+            self._last_write,
+            rfc3339(max(0, now_ms - ledger_days * DAY_MS)),
+        )
+
+    def _last_write(self, number: int) -> str | None:
+        """When a sealed segment was last written; it is read once, since it does not change."""
+        if number not in self._last_writes:
+            if len(self._last_writes) > 2 * MAX_SEGMENTS:
+                self._last_writes.clear()
+            self._last_writes[number] = last_write(self.family.sealed(number))
+        return self._last_writes[number]
 
     def uncovered(self, numbers: Sequence[int]) -> bool:
         """Whether a segment among these is not in both snapshot generations yet."""
@@ -256,11 +263,12 @@ class LedgerStore:
         try:
             for number in self._deletable(numbers):
                 files.remove_file(self.family.sealed(number))
+                # One by one and in order, so that whatever a crash leaves is an unbroken row: one
+                # that is missing behind one that is there was not deleted but lost.
+                files.sync_directory(self.family.folder)
                 deleted.append(number)
         finally:
             self._count_segments()
-        if deleted:
-            files.sync_directory(self.family.folder)
         return deleted
 
     def _deletable(self, numbers: Sequence[int]) -> list[int]:

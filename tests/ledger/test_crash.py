@@ -317,6 +317,15 @@ def retention(world: World) -> None:
     world.wait(days=3)
 
 
+def sweeping(world: World) -> None:
+    """Several segments deleted at a time."""
+    for number in range(4):
+        world.send(2 * number, 2 * number + 1)
+        world.send(number + 10)
+    world.wait(days=3)
+    world.wait()
+
+
 def stops(world: World) -> None:
     """Clean stops and starts."""
     for number in range(3):
@@ -418,3 +427,8 @@ class CrashPointTests(SynchronousTestCase):
     def test_a_bad_snapshot(self) -> None:
         """The spare, while the bad one is being replaced."""
         self.crashed(spare)
+
+    def test_sweeping(self) -> None:
+        """Several segments removed."""
+        self.patch(store, "SEAL_BYTES", 1_000)
+        self.crashed(sweeping)

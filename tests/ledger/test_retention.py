@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
 from omnigate.ledger.family import Position
-from omnigate.ledger.retention import deletable, last_write, outdated
+from omnigate.ledger.retention import MAX_SEGMENTS, deletable, last_write, outdated
 from omnigate.testing.memory_disk import MemoryDisk
 from tests.ledger.ledger_case import line
 
@@ -16,19 +16,34 @@ DAYS = ["2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23"]
 class OutdatedTests(SynchronousTestCase):
     """Which segments are too old."""
 
+    def found(self, written: dict[int, str | None], cutoff: str) -> list[int]:
+        self.read: list[int] = []
+
+        def last(number: int) -> str | None:
+            self.read.append(number)
+            return written[number]
+
+        return outdated(sorted(written), last, cutoff)
+
     def test_those_before_the_cutoff_go_but_the_newest_stays(self) -> None:
         """The numbering is read from the names, so one is always left."""
         written: dict[int, str | None] = dict(enumerate(DAYS, 5))
-        self.assertEqual(outdated(written, "2026-11-22"), [5, 6])
-        self.assertEqual(outdated(written, "2027"), [5, 6, 7])
-        self.assertEqual(outdated(written, "2026-11-20"), [])
-        self.assertEqual(outdated({}, "2027"), [])
+        self.assertEqual(self.found(written, "2026-11-22"), [5, 6])
+        self.assertEqual(self.found(written, "2027"), [5, 6, 7])
+        self.assertEqual(self.found(written, "2026-11-20"), [])
+        self.assertEqual(self.found({}, "2027"), [])
 
     def test_one_that_cannot_be_read_is_as_old_as_the_next(self) -> None:
         """It was written no later than that; where none tells, it stays."""
-        self.assertEqual(outdated({1: None, 2: DAYS[0], 3: DAYS[3]}, "2026-11-22"), [1, 2])
-        self.assertEqual(outdated({1: None, 2: DAYS[3], 3: DAYS[3]}, "2026-11-22"), [])
-        self.assertEqual(outdated({1: DAYS[0], 2: None, 3: None}, "2027"), [1])
+        self.assertEqual(self.found({1: None, 2: DAYS[0], 3: DAYS[3]}, "2026-11-22"), [1, 2])
+        self.assertEqual(self.found({1: None, 2: DAYS[3], 3: DAYS[3]}, "2026-11-22"), [])
+        self.assertEqual(self.found({1: DAYS[0], 2: None, 3: None}, "2027"), [1])
+
+    def test_some_at_a_time(self) -> None:
+        """Of many only the oldest are looked at."""
+        written: dict[int, str | None] = dict.fromkeys(range(1, 1000), DAYS[0])
+        self.assertEqual(self.found(written, "2027"), list(range(1, MAX_SEGMENTS + 1)))
+        self.assertLessEqual(len(set(self.read)), MAX_SEGMENTS + 1)
 
     @given(
         st.dictionaries(st.integers(1, 9), st.sampled_from([*DAYS, None])), st.sampled_from(DAYS)
@@ -37,7 +52,7 @@ class OutdatedTests(SynchronousTestCase):
         self, written: dict[int, str | None], cutoff: str
     ) -> None:
         """No segment goes before an older one, and none that was written after the cutoff."""
-        found = outdated(written, cutoff)
+        found = self.found(written, cutoff)
         self.assertEqual(found, sorted(written)[: len(found)])
         self.assertLess(len(found), max(1, len(written)))
         for number in found:
