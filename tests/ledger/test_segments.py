@@ -6,6 +6,8 @@ from hashlib import sha256
 from random import Random
 
 import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
@@ -24,6 +26,20 @@ def line(number: int, day: str = "2026-11-29") -> bytes:
 
 
 FIRST = Position(1, 0)
+
+#: Lines and parts of lines, empty ones and such as are too long for a limit of 20 bytes.
+CONTENT = st.lists(
+    st.sampled_from([b"\n", b"a", b"bc" * 9, b"d" * 20, b"e" * 21, b"f" * 70, b"g\n"])
+).map(b"".join)
+
+
+def places(content: bytes) -> list[tuple[int, bytes]]:
+    """Each line of a file with its offset; what lacks a line end is one, too."""
+    found, at = [], 0
+    for each in content.split(b"\n"):
+        found.append((at, each))
+        at += len(each) + 1
+    return found if found[-1][1] else found[:-1]
 
 
 class SegmentsTests(SynchronousTestCase):
@@ -375,6 +391,52 @@ class SegmentsTests(SynchronousTestCase):
                 self.segments.seal()
             self.segments.close()
         self.assertTrue(done)
+
+
+class AnyContentTests(SynchronousTestCase):
+    """Whatever stands in the files."""
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(CONTENT, max_size=3), CONTENT, st.integers(1, 5), st.integers(1, 40), st.data())
+    def test_every_byte_is_in_a_line_or_torn(
+        self, sealed: list[bytes], active: bytes, limit: int, piece: int, data: st.DataObject
+    ) -> None:
+        """Lines, places and hashes are those of the bytes, from wherever the reading begins."""
+        self.patch(segment_reading, "MAX_LINE_BYTES", 20)
+        self.patch(files, "READ_BYTES", piece)
+        disk = MemoryDisk("/state", recording=False)
+        self.patch(files, "os", disk)
+        self.patch(files, "fcntl", disk)
+        family = Family("/state/ledger.jsonl")
+        for number, content in enumerate(sealed, 1):
+            disk.put(family.sealed(number), content)
+        disk.put(family.active, active)
+        contents = [*sealed, active[: active.rfind(b"\n") + 1]]
+        expected = [
+            (number, at, line if len(line) <= 20 else None)
+            for number, content in enumerate(contents, 1)
+            for at, line in places(content)
+        ]
+        begin = data.draw(st.sampled_from([(1, 0), *(each[:2] for each in expected)]))
+        segments = Segments(family)
+        segments.open()
+        segments.begin_reading(Position(*begin))
+        found = []
+        while each := segments.next_lines(limit):
+            found += [(each.segment, *line) for line in each.lines]
+        self.assertEqual(found, [each for each in expected if each[:2] >= begin])
+        torn = segments.begin_appending()
+        self.assertEqual(torn.size if torn else 0, len(active) - len(contents[-1]))
+        self.assertEqual(segments.active_sha256(), sha256(contents[-1]).hexdigest())
+        self.assertEqual(
+            [(each.number, each.size, each.sha256) for each in segments.sealed],
+            [
+                (number, len(content), sha256(content).hexdigest())
+                for number, content in enumerate(sealed, 1)
+                if number >= begin[0]
+            ],
+        )
+        segments.close()
 
 
 class DamageTests(SynchronousTestCase):
