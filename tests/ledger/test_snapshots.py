@@ -24,8 +24,10 @@ from omnigate.ledger.snapshots import (
     decode,
     encode,
 )
-from omnigate.periods import DAY_MS, PERIODS, rfc3339
+from omnigate.ledger.tables import QUARTER_MS
+from omnigate.periods import DAY_MS, PERIODS, bounds, rfc3339
 from tests.ledger.test_totals import NOV_29, Usage
+from tests.ledger.zones import ODD_ZONES, PLACES
 from tests.usage import usage_event
 
 HEAD = SnapshotHead(
@@ -157,8 +159,8 @@ class RoundTripTests(SynchronousTestCase):
         tight: bool,
     ) -> None:
         """Whatever was counted and dropped, before a snapshot and after it."""
-        bounds = {"KEY_DAY_ROWS": 4, "KEY_MONTH_ROWS": 4, "NAMES_PER_DAY": 2, "DAYS_HELD": 6}
-        patches = [self.patch(totals_module, name, bounds[name]) for name in bounds if tight]
+        bound = {"KEY_DAY_ROWS": 4, "KEY_MONTH_ROWS": 4, "NAMES_PER_DAY": 2, "DAYS_HELD": 6}
+        patches = [self.patch(totals_module, name, bound[name]) for name in bound if tight]
         try:
             self.assert_books(first, turn, second, later)
         finally:
@@ -257,8 +259,8 @@ class RoundTripTests(SynchronousTestCase):
                 for chunk in books.rows():
                     chunks.append(chunk)
                     if len(chunks) == place:
-                        bounds = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
-                        patches = [self.patch(totals_module, name, 3) for name in bounds]
+                        names = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
+                        patches = [self.patch(totals_module, name, 3) for name in names]
                         books.totals.drop_before(NOV_29 + days * DAY_MS)
                         for patch in patches:
                             patch.restore()
@@ -281,8 +283,8 @@ class RoundTripTests(SynchronousTestCase):
                 chunks.append(chunk)
                 if chunk.startswith(start) and not dropped:
                     dropped = True
-                    bounds = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
-                    patches = [self.patch(totals_module, name, 3) for name in bounds]
+                    names = ("KEY_DAY_ROWS", "KEY_MONTH_ROWS")
+                    patches = [self.patch(totals_module, name, 3) for name in names]
                     books.totals.drop_before(NOV_29 + 30 * DAY_MS)
                     for patch in patches:
                         patch.restore()
@@ -301,6 +303,44 @@ class RoundTripTests(SynchronousTestCase):
             self.assert_round_trip(some_books())
             self.assertEqual(file_of(books), file_of(some_books()))
             books = some_books()
+
+
+class RestartTests(SynchronousTestCase):
+    """The spend of periods in progress, over restarts."""
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        st.integers(315_532_800_000, 2_145_916_800_000),
+        st.lists(
+            st.tuples(st.just("pass"), st.integers(0, 40 * 24), st.just(0))
+            | st.tuples(st.just("event"), st.integers(-96, 40 * 96), st.integers(0, 10**15))
+            | st.tuples(st.just("restart"), st.integers(0, 10 * 24), st.just(0)),
+            max_size=25,
+        ),
+        st.sampled_from(ODD_ZONES) | st.sampled_from(PLACES),
+    )
+    def test_any_period_is_exact_after_any_restart(
+        self, now: int, steps: list[tuple[str, int, int]], zone: str
+    ) -> None:
+        """A snapshot of an earlier day has the quarters of an hour that are needed later."""
+        books = Books()
+        books.totals.drop_before(now)
+        events: list[tuple[int, int]] = []
+        for what, amount, cost in steps:
+            if what == "event":
+                ts_ms = max(0, now - amount * QUARTER_MS + cost % 7 - 3)
+                events.append((ts_ms, cost))
+                books.totals.count(Usage(ts_ms=ts_ms), cost)
+                continue
+            now += amount * 3_600_000
+            if what == "restart":
+                books = decode(file_of(books))[1]
+            books.totals.drop_before(now)
+            for period in PERIODS:
+                start, end = bounds(period, now, zone)
+                exact = sum(cost for ts_ms, cost in events if start <= ts_ms < end)
+                spent = books.totals.spend_nano(["k1"], period, now, zone)
+                self.assertEqual(spent, exact, (zone, period))
 
 
 class DamageTests(SynchronousTestCase):
