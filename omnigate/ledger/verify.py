@@ -432,7 +432,7 @@ def _check_ids(walk: _Walk, ids_days: int, settle: Callable[[], None]) -> None:
             _check_id_file(walk, day, recorded)
         elif ids_days and _days_between(day, _last_day(walk)) > ids_days:
             # It is removed before the snapshot that no longer knows it is written.
-            walk.findings.note(f"{path} was dropped: it is more than {ids_days} days old.")
+            walk.findings.note(f"{path} was dropped as too old.")
         else:
             settle()
             if _replaced_since(walk.generations):

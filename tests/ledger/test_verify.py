@@ -265,7 +265,7 @@ class WrongTests(VerifyTestCase):
         self.assertFalse(os.path.exists(self.family.ids("2026-11-29")))
         findings = self.verify()
         self.assertEqual(findings.count, 0)
-        self.assertIn("ids.2026-11-29 was dropped", findings.notes[0])
+        self.assertIn("ids.2026-11-29 was dropped as too old", findings.notes[0])
         self.assertEqual(self.verify(ids_days=9).count, 1)
 
     def test_a_damaged_table(self) -> None:
