@@ -137,7 +137,9 @@ class Loading:
             self.ids.flush()
             yield
         torn_bytes = self._cut_torn()
-        forgotten = self.ids.turn_to(today)
+        self.ids.turn_to(today)
+        # Forgotten now, or by a process that was killed before it had written a snapshot of that.
+        forgotten = [day for day in start.ids if files.file_size(self.family.ids(day)) is None]
         start.books.totals.drop_before(self.now_ms)
         newest = start.source == self.family.snapshot
         self.loaded = Loaded(

@@ -17,8 +17,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate import files
 from omnigate.events import UsageEvent
 from omnigate.ledger import store, upkeep
+from omnigate.ledger.family import Family
 from omnigate.ledger.service import IngestResult, Ledger, StorageUnavailable
 from omnigate.ledger.upkeep import CHECK_SECONDS
+from omnigate.ledger.verify import verify
 from omnigate.money import Price
 from omnigate.periods import DAY_MS
 from omnigate.testing.memory_disk import MemoryDisk
@@ -358,30 +360,28 @@ class CrashPointTests(SynchronousTestCase):
         """Play, and start on what each crash of the history may have left."""
         disk = MemoryDisk(FOLDER)
         play(World(self, disk, NOW_MS / 1000, ids_days))
-        rng = Random(7)
+        self.rng = Random(7)
         self.states = 0
-        self.check_all(disk, (), ids_days, rng)
+        self.check_all(disk, (), ids_days)
         self.assertGreater(self.states, 400)
 
-    def check_all(
-        self, disk: MemoryDisk, before: tuple[Told, ...], ids_days: int, rng: Random
-    ) -> None:
+    def check_all(self, disk: MemoryDisk, before: tuple[Told, ...], ids_days: int) -> None:
         """Check each crash state of a disk; of the crashes of a start after a crash, some.
 
         :param before: what the world outside knew before the history of the disk.
         """
-        for state in disk.crash_states(few_bytes, rng=rng, mixed=1):
-            if before and rng.random() > 0.05:
+        for state in disk.crash_states(few_bytes, rng=self.rng, mixed=1):
+            if before and self.rng.random() > 0.04:
                 continue
             self.states += 1
             told = before + tuple(mark for mark in state.marks if isinstance(mark, Told))
-            again = state.disk(recording=not before and rng.random() < 0.1)
+            again = state.disk(recording=not before and self.rng.random() < 0.08)
             try:
                 self.check(again, told, ids_days)
             except Exception as error:
                 raise AssertionError(f"step {state.point}, {state.label}: {error}") from error
             if again.history and not before:
-                self.check_all(again, told or (Told("sent", (), NOW_MS / 1000),), ids_days, rng)
+                self.check_all(again, told or (Told("sent", (), NOW_MS / 1000),), ids_days)
 
     def check(self, disk: MemoryDisk, told: tuple[Told, ...], ids_days: int) -> None:
         """Start on what is left, send all that may not have arrived, and start again."""
@@ -403,6 +403,8 @@ class CrashPointTests(SynchronousTestCase):
         self.assertEqual(counted(self, world.ledger), sent)
         world.start()
         self.assertEqual(counted(self, world.ledger), sent)
+        if self.rng.random() < 0.2:
+            self.assertEqual(verify(Family(PATH), ids_days).first, [])
 
     def test_batches(self) -> None:
         """Lines written, synced, or torn."""

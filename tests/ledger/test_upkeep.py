@@ -69,7 +69,6 @@ class SnapshotTests(LedgerCase):
         """From the spare, or from the first line on."""
         self.recorded("e1")
         self.stopped()
-        self.recorded_snapshot = self.content(self.family.snapshot)
         self.disk.put(self.family.snapshot, b"junk")
         self.ledger = self.opened()
         self.assertEqual(self.made_since(), 1)
@@ -106,6 +105,16 @@ class SnapshotTests(LedgerCase):
         self.clock.advance(CHECK_SECONDS)
         self.assertEqual(self.made_since(), 1)
         self.assertEqual(self.ledger.figures.ids, 0)
+
+    def test_after_a_kill_that_came_in_between(self) -> None:
+        """Ids were forgotten, and the process did not live to write a snapshot without them."""
+        self.recorded("e1")
+        self.clock.advance(CHECK_SECONDS)
+        self.disk.unlink(self.family.ids("2026-11-29"))
+        self.clock.rightNow += 9 * DAY_SECONDS
+        for expected in (1, 0):
+            self.ledger = self.opened()
+            self.assertEqual(self.made_since(), expected)
 
     def test_after_sealing(self) -> None:
         """A segment of its full length is sealed at once, with one snapshot for that."""
