@@ -39,9 +39,12 @@ def main(words: list[str] | None = None) -> int:
     globalLogBeginner.beginLoggingTo([_unheard], redirectStandardIO=False)
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(folder)
-        if given.seed is not None:
-            return _one(stage, given.seed)
-        return _many(stage, given.first, given.runs, given.minutes)
+        try:
+            if given.seed is not None:
+                return _one(stage, given.seed)
+            return _many(stage, given.first, given.runs, given.minutes)
+        finally:
+            stage.close()
 
 
 @implementer(ILogObserver)

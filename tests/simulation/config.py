@@ -48,9 +48,13 @@ BUDGETS = {
 IDS_DAYS = 100
 
 
-def text() -> str:
+#: For how many days sealed segments are kept, in either config; 0 is for ever.
+LEDGER_DAYS = (0, 2)
+
+
+def text(ledger_days: int) -> str:
     """The config file."""
-    parts = [f"[retention]\nledger_ids_days = {IDS_DAYS}\n"]
+    parts = [f"[retention]\nledger_ids_days = {IDS_DAYS}\nledger_days = {ledger_days}\n"]
     for name, sha256 in SHA256.items():
         parts.append(f'[[keys]]\nname = "{name}"\nkey_sha256 = "{sha256}"\n')
         budget = BUDGETS.get(sha256)

@@ -103,7 +103,7 @@ class ControlSide:
             keys_writer,
             lambda: deferLater(clock, 0),
         )
-        health = self.health = Health()
+        health = self.health = Health(lambda: self.ledger.trouble)
         routes = Routes(
             *health.endpoints(),
             *InternalApi(snapshots, self.ledger, reports, metrics, world.wall).endpoints(),
@@ -140,6 +140,7 @@ class ControlSide:
             self.writer,
             self._price,
             ids_days=self.config_file.config.retention.ledger_ids_days,
+            ledger_days=self.config_file.config.retention.ledger_days,
             wall=self._world.wall,
             observe=lambda event, cost_nano: self.watch.touch(event, cost_nano),
         )

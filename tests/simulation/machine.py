@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import fcntl
+import gc
+import os
+from itertools import count
+from typing import ClassVar
 
 from omnigate import files
-from omnigate.ledger import segments
 from omnigate.testing.memory_disk import MemoryDisk
 from omnigate.testing.platter import Sync, SyncFolder
 
@@ -15,18 +17,38 @@ class Machine(MemoryDisk):
     """A disk that remembers whose process met its end in the middle of things.
 
     :ivar ended: the folders of machines on which nothing happens any more, oldest first.
+    :ivar removed: what was in the files that are removed, by path.
     """
+
+    #: Descriptors of each disk are its own, for the same reason as in :func:`real_disk`.
+    _first_fds: ClassVar[count[int]] = count(100_000, 100_000)
 
     def __init__(self, *folders: str) -> None:
         """Make a disk that keeps no history."""
+        self._machines: dict[str, str] = {}
         super().__init__(*folders, recording=False)
+        self._next_fd = next(self._first_fds)
         self.ended: list[str] = []
+        self.removed: dict[str, bytes] = {}
+
+    def _machine(self, path: str) -> str:
+        """The folder of the machine that has a path; asked at every call, so it is remembered."""
+        machine = self._machines.get(path)
+        if machine is None:
+            machine = self._machines[path] = super()._machine(path)
+        return machine
 
     def _attempt(self, call: str, path: str, changes: bool = True) -> None:
         machine = self._machine(path)
         if self.calls_left.get(machine) == 0 and machine not in self.ended:
             self.ended.append(machine)
         super()._attempt(call, path, changes)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, and remember it."""
+        content = self.shown(path)
+        super().unlink(path)
+        self.removed[path] = content
 
     def kill(self, folder: str | None = None) -> None:
         """Kill a process; a full disk stays full for the next one."""
@@ -55,13 +77,16 @@ class Machine(MemoryDisk):
         """The files of a machine."""
         return sorted(path for path in self._platter.names if path.startswith(folder + "/"))
 
-    @contextlib.contextmanager
-    def standing_in(self) -> Iterator[None]:
-        """Let everything that goes to the disk go to this one."""
-        with contextlib.ExitStack() as undo:
-            for module in (files, segments):
-                for name in ("os", "fcntl"):
-                    if hasattr(module, name):
-                        undo.callback(setattr, module, name, getattr(module, name))
-                        setattr(module, name, self)
-            yield
+    def stand_in(self) -> None:
+        """Let everything that goes to the disk go to this one, until :func:`real_disk`."""
+        files.os = files.fcntl = self  # type: ignore[assignment, attr-defined]
+
+
+def real_disk() -> None:
+    """Let the real disk take over again.
+
+    Planes that were killed may be in the midst of reading a file; when they are collected they
+    close it, which must not come to a real file's number.
+    """
+    gc.collect()
+    files.os, files.fcntl = os, fcntl  # type: ignore[attr-defined]

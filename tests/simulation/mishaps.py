@@ -122,6 +122,7 @@ class Mishaps:
                 ("a storm", self._storm),
                 ("the day ends", self._day_ends),
                 ("the month ends", self._month_ends),
+                ("some days pass", self._days_pass),
                 ("a quarter ends", self._quarter_ends),
                 ("the clocks are set back", self._set_back),
                 ("five minutes pass", lambda: self._step(301.0)),
@@ -225,6 +226,12 @@ class Mishaps:
             self._months = MAX_MONTHS
             self._world.disk.write_back()
             self._world.set_wall(self._world.wall() + (config.IDS_DAYS + 1) * 86_400)
+
+    def _days_pass(self) -> None:
+        """Three days, and five minutes twice: enough for old segments to go."""
+        self._world.set_wall(self._world.wall() + 3 * 86_400)
+        self._step(301.0)
+        self._step(301.0)
 
     def _set_back(self) -> None:
         self._world.set_wall(self._world.wall() - self._world.rng.choice((0.5, 20.0, 4000.0)))

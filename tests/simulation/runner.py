@@ -11,6 +11,7 @@ from zope.interface import implementer
 
 from tests.simulation import config
 from tests.simulation.data_side import settings
+from tests.simulation.machine import real_disk
 from tests.simulation.story import Story
 
 if TYPE_CHECKING:
@@ -58,20 +59,28 @@ class Tally:
 
 
 class Stage:
-    """What all runs share and none changes: the config file, and the settings.
+    """What all runs share and none changes: the config files, and the settings.
 
-    :param folder: an existing folder for the config file, which is the only real one.
+    From the first run on the program's disk is a simulated one, until :meth:`close`.
+
+    :param folder: an existing folder for the config files, which are the only real ones.
     """
 
     def __init__(self, folder: str) -> None:
-        self.config_path = os.path.join(folder, "omnigate.toml")
-        with open(self.config_path, "w", encoding="utf-8") as file:
-            file.write(config.text())
+        self.config_paths: list[str] = []
+        for days in config.LEDGER_DAYS:
+            self.config_paths.append(os.path.join(folder, f"omnigate-{days}.toml"))
+            with open(self.config_paths[-1], "w", encoding="utf-8") as file:
+                file.write(config.text(days))
         self.settings: DataSettings = settings()
+
+    def close(self) -> None:
+        """Give the real disk back to the program."""
+        real_disk()
 
     def story(self, seed: int, keeps_trace: bool = False) -> Story:
         """The run of a seed, before it is played."""
-        return Story(seed, self.config_path, self.settings, keeps_trace)
+        return Story(seed, self.config_paths, self.settings, keeps_trace)
 
     def play(self, seed: int, keeps_trace: bool = False) -> Story:
         """Play the run of a seed.

@@ -15,6 +15,7 @@ from tests.simulation.bill import Bill, WrongBillError
 from tests.simulation.control_side import ControlSide
 from tests.simulation.data_side import DataSide
 from tests.simulation.judge import is_whole, judge
+from tests.simulation.limits import small_limits
 from tests.simulation.link import Link, Weather
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.provider import Provider
@@ -67,16 +68,15 @@ class Story:
     """
 
     def __init__(
-        self, seed: int, config_path: str, settings: DataSettings, keeps_trace: bool = False
+        self, seed: int, config_paths: list[str], settings: DataSettings, keeps_trace: bool = False
     ) -> None:
-        rng_seed = seed
-        self.world = World(rng_seed, 0.0, keeps_trace)
+        self.world = World(seed, 0.0, keeps_trace)
         rng = self.rng = self.world.rng
         moment = datetime.datetime.fromisoformat(rng.choice(MOMENTS) + "+00:00")
         self.world.set_wall(moment.timestamp() + rng.choice((0.0, rng.uniform(-3600, 3600))))
         self.bill = Bill(self.world)
         self.provider = Provider(self.world)
-        self.control = ControlSide(self.world, config_path)
+        self.control = ControlSide(self.world, rng.choice(config_paths))
         self.link = Link(
             self.world,
             self.control,
@@ -99,7 +99,8 @@ class Story:
 
     def play(self) -> None:
         """Play the run to its end, and ask all questions."""
-        with self.world.disk.standing_in():
+        self.world.disk.stand_in()
+        with small_limits(self.rng):
             self._play()
             self._rest()
             judge(self)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.simulation import limits
 from tests.simulation.runner import Stage, Tally
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,6 +24,7 @@ class StageTestCase(SynchronousTestCase):
         folder = self.mktemp()
         os.mkdir(folder)
         self.stage = Stage(folder)
+        self.addCleanup(self.stage.close)
 
 
 class QuarterTests(StageTestCase):
@@ -68,6 +70,14 @@ class LastQuarterTests(QuarterTests):
     """The last."""
 
     quarter = 3
+
+
+class LimitsTests(SynchronousTestCase):
+    """Bounds that runs make small."""
+
+    def test_all_are_there(self) -> None:
+        """A bound that was moved or renamed is to be followed, or runs would never come to it."""
+        self.assertEqual([], limits.missing())
 
 
 class SeedTests(StageTestCase):
