@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
-from omnigate.ledger import recorded_ids
+from omnigate.ledger import recorded_ids, store, upkeep
 from omnigate.ledger.family import Family
 from omnigate.ledger.id_file import HEADER
 from omnigate.ledger.id_table import DIGEST_BYTES
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.verify import Findings, verify
 from omnigate.periods import DAY_MS
+from omnigate.testing.memory_disk import MemoryDisk
+from tests.ledger.test_crash import FOLDER, PATH, Play
+from tests.ledger.test_crash import STEPS as STORY_STEPS
+from tests.ledger.test_crash import Step as StoryStep
 from tests.ledger.test_export import DAY, LedgerFilesTestCase, line
 from tests.ledger.written_ledger import WrittenLedger
 from tests.usage import usage_event
@@ -459,6 +463,39 @@ class BesideTests(SynchronousTestCase):
         do("snapshot")
         findings = verify(ledger.family, 3)
         self.assertEqual([str(found) for found in findings.first], [])
+
+
+class StoryTests(SynchronousTestCase):
+    """The ledger itself, under faults of the disk, kills and power losses."""
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(STORY_STEPS, max_size=30))
+    def test_all_files_always_agree(self, steps: list[StoryStep]) -> None:
+        """After every step, beside the process; at the end with all that was ever sent."""
+        self.patch(upkeep, "SNAPSHOT_EVENTS", 4)
+        self.patch(store, "SEAL_BYTES", 2_000)
+        self.patch(store, "PROBE_BYTES", 1_000)
+        play = Play(self)
+        for step in steps:
+            play.play(step)
+            self.assert_right(play, step)
+        play.finish()
+        play.writer.holding = False
+        play.writer.run(100)
+        self.successResultOf(play.ledger.close())
+        self.assert_right(play, "the stop")
+
+    def assert_right(self, play: Play, after: object) -> None:
+        """Hold that there is no difference in what the disk has now, were it well."""
+        well = MemoryDisk(FOLDER, recording=False)
+        for path, content in play.disk.contents().items():
+            well.put(path, content)
+        setattr(files, "os", well)  # noqa: B010
+        try:
+            findings = verify(Family(PATH), 0)
+        finally:
+            setattr(files, "os", play.disk)  # noqa: B010
+        self.assertEqual([str(found) for found in findings.first], [], after)
 
 
 class RetentionTests(VerifyTestCase):
