@@ -137,7 +137,9 @@ def makeService(options: Options) -> Service:
     health = Health(lambda: ledger.trouble)
     routes = Routes(
         *health.endpoints(),
-        *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
+        *InternalApi(
+            snapshots, ledger, reports, metrics, time.time, lambda: pause(reactor)
+        ).endpoints(),
         *AdminApi(
             book, watch, ledger, config_file, reports, metrics, lambda: pause(reactor)
         ).endpoints(),

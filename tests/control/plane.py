@@ -126,7 +126,12 @@ class Plane:
         self.talk = Conversation(
             *self.health.endpoints(),
             *InternalApi(
-                self.snapshots, self.ledger, self.reports, self.metrics, self.clock.seconds
+                self.snapshots,
+                self.ledger,
+                self.reports,
+                self.metrics,
+                self.clock.seconds,
+                self.pause,
             ).endpoints(),
             *AdminApi(
                 self.book,
