@@ -26,6 +26,9 @@ REASON_CHARS = 300
 # would make a message useless and hide nothing. Real credentials are checked to be 16 or more.
 MIN_SECRET_CHARS = 6
 
+#: What a spreadsheet takes a cell for a formula by, if the cell begins with it.
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def _escape(match: re.Match[str]) -> str:
     char = match.group()
@@ -78,6 +81,11 @@ def one_line(value: str | bytes, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 1] + ELLIPSIS
+
+
+def for_spreadsheets(text: str) -> str:
+    """Return a text as a cell of CSV: one that a spreadsheet would run gets an apostrophe first."""
+    return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
 
 
 def reason_of(error: BaseException, limit: int = REASON_CHARS) -> str:

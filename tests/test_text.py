@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.text import (
     QUOTED_CHARS,
     REASON_CHARS,
+    for_spreadsheets,
     one_line,
     quoted,
     reason_of,
@@ -86,6 +87,17 @@ class QuotedTests(SynchronousTestCase):
     def test_length(self) -> None:
         """It is cut."""
         self.assertEqual(quoted("x" * 10_000), repr("x" * (QUOTED_CHARS - 1) + "…"))
+
+
+class SpreadsheetTests(SynchronousTestCase):
+    """A text as a cell."""
+
+    def test_no_formula(self) -> None:
+        """What a spreadsheet would run is text there; all else is as it was."""
+        for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\r=1"):
+            self.assertEqual(for_spreadsheets(text), f"'{text}")
+        for text in ("", "gpt-4o", "a=b", "'x", "1"):
+            self.assertEqual(for_spreadsheets(text), text)
 
 
 class RepairTests(SynchronousTestCase):

@@ -28,6 +28,7 @@ from omnigate.ledger.books import RECENT_EVENTS
 from omnigate.ledger.totals import GROUPINGS, NamedSums, Sums
 from omnigate.money import usd
 from omnigate.periods import rfc3339
+from omnigate.text import for_spreadsheets
 
 #: A key with the longest model list is about 130 KB.
 MAX_KEY_BYTES: Final = 256 * 1024
@@ -378,7 +379,8 @@ def _csv_answer(by: str, rows: list[dict[str, Any]]) -> Answer:
     writer.writerow(columns)
     for row in rows:
         cost = bytes(row["cost_usd"]).decode("ascii")
-        writer.writerow([row[name] for name in columns[:-1]] + [cost])
+        first = None if row[by] is None else for_spreadsheets(row[by])
+        writer.writerow([first, *(row[name] for name in columns[1:-1]), cost])
     disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
     return Answer(
         text.getvalue().encode("utf-8"),

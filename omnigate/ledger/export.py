@@ -23,7 +23,7 @@ from omnigate.files import file_size
 from omnigate.ledger.family import Family
 from omnigate.ledger.lines import DamagedLineError, decode_object
 from omnigate.ledger.reading import Run, SeenIds, gaps_in, read_runs, segments_of
-from omnigate.text import repair_utf8
+from omnigate.text import for_spreadsheets, repair_utf8
 
 #: The columns of the CSV form. New ones are added behind these.
 COLUMNS = (
@@ -47,9 +47,6 @@ COLUMNS = (
     "latency_ms",
     "attempts",
 )
-
-#: What a spreadsheet takes a cell for a formula by, if the cell begins with it.
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 #: What is put together before it is written: large enough that writes do not matter.
 PIECE_BYTES = 128 * 1024
@@ -179,6 +176,4 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.startswith(_FORMULA_SIGNS):
-        return f"'{value}"
-    return str(value)
+    return for_spreadsheets(value) if isinstance(value, str) else str(value)

@@ -332,6 +332,13 @@ class UsageTests(SynchronousTestCase):
         by_key = self.plane.admin("GET", "/admin/usage", accept="text/csv").body.decode()
         self.assertTrue(by_key.startswith("key,key_sha256,requests,"))
 
+    def test_csv_has_no_formulas(self) -> None:
+        """A model name is whatever a client made it."""
+        batch = {"events": [event(id="5", route_model='=cmd|"/c calc"!A1')]}
+        self.plane.internal("POST", "/internal/usage/batch", json.dumps(batch).encode())
+        reply = self.plane.admin("GET", "/admin/usage?by=model", accept="text/csv")
+        self.assertIn('\r\n"\'=cmd|""/c calc""!A1",1,', reply.body.decode())
+
     def test_bad_questions(self) -> None:
         """A grouping or a day that there is not is refused, with what would do."""
         for query in (
