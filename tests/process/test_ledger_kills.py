@@ -1,7 +1,7 @@
 """``kill -9`` of either plane at moments nobody chose, many times, and then the sums.
 
-``OMNIGATE_TEST_KILLS=200 make test ARGS=tests.process.test_ledger_kills`` kills as often as that,
-which takes some minutes; the ordinary run kills for about half a minute.
+``make kills`` kills 200 times, ``make kills ARGS=1000`` as often as that, which takes one or two
+seconds each; the ordinary run kills for about half a minute.
 """
 
 import itertools
