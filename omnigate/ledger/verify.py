@@ -15,6 +15,7 @@ segments were listed is not looked at.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -27,6 +28,7 @@ from omnigate.files import file_size, list_names, read_file
 from omnigate.ledger.books import Books
 from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.id_table import DIGEST_BYTES
+from omnigate.ledger.loading import SET_ASIDE
 from omnigate.ledger.reading import Run, SeenIds, SegmentReader, gaps_in, read_runs, segments_of
 from omnigate.ledger.snapshots import (
     MAX_SNAPSHOT_BYTES,
@@ -151,6 +153,7 @@ def _attempt(
     generations = _read_generations(family, findings)
     walk = _Walk(family, generations, findings, _days_remembered(generations, ids_days))
     walk.run(progress)
+    _tell_set_aside(family, findings)
     _check_ids(walk, ids_days, settle)
     return findings
 
@@ -174,6 +177,14 @@ def _read_generations(family: Family, findings: Findings) -> list[Generation]:
             continue
         generations.append(Generation(path, data, head, books))
     return sorted(generations, key=lambda generation: generation.position)
+
+
+def _tell_set_aside(family: Family, findings: Findings) -> None:
+    """Tell of files that a start could not read and kept."""
+    for name in list_names(family.folder):
+        if name.startswith(os.path.basename(family.stem) + ".") and name.endswith(SET_ASIDE):
+            path = os.path.join(family.folder, name)
+            findings.note(f"{path} was set aside by a start that could not read it.")
 
 
 def _days_remembered(generations: Iterable[Generation], ids_days: int) -> int:

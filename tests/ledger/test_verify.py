@@ -240,6 +240,14 @@ class WrongTests(VerifyTestCase):
         self.assertEqual(findings.count, 0)
         self.assertIn("nothing to compare", findings.notes[-1])
 
+    def test_what_was_set_aside_is_told(self) -> None:
+        """A start that kept what it could not read has left something to look at."""
+        path = Path(self.family.spare + ".damaged")
+        path.write_bytes(b"")
+        self.assertEqual(
+            self.verify().notes, [f"{path} was set aside by a start that could not read it."]
+        )
+
     def test_a_changed_id(self) -> None:
         """Named by its record."""
         path = self.family.ids("2026-11-30")
