@@ -1,6 +1,7 @@
 """Tests for omnigate.ledger.verify, and for what it is made of."""
 
 import os
+import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
@@ -17,9 +19,12 @@ from omnigate.ledger.family import Family
 from omnigate.ledger.id_file import HEADER
 from omnigate.ledger.id_table import DIGEST_BYTES
 from omnigate.ledger.lines import encode_line
+from omnigate.ledger.service import Ledger
 from omnigate.ledger.verify import Findings, verify
+from omnigate.money import Price
 from omnigate.periods import DAY_MS
 from omnigate.testing.memory_disk import MemoryDisk
+from omnigate.testing.writer import SynchronousWriter
 from tests.ledger.test_crash import FOLDER, PATH, Play
 from tests.ledger.test_crash import STEPS as STORY_STEPS
 from tests.ledger.test_crash import Step as StoryStep
@@ -415,6 +420,37 @@ class BusyDisk:
         return busy
 
 
+class BusyLedger:
+    """A ledger that does one thing after the other.
+
+    :ivar number: how many events it has recorded; they have these ids, from 1 on.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self.ledger = WrittenLedger(family)
+        self.now_ms = DAY
+        self.number = 0
+        self._covered: list[int] = []
+
+    def do(self, step: str) -> None:
+        """Record, seal, make a snapshot, delete, or let a day pass."""
+        ledger = self.ledger
+        self.now_ms += 1
+        if step == "record":
+            self.number += 1
+            ledger.record(self.now_ms, usage_event(f"{self.number}", ts_ms=self.now_ms))
+        elif step == "seal" and os.path.getsize(ledger.family.active):
+            ledger.seal()
+        elif step == "snapshot":
+            ledger.snapshot(self.now_ms)
+            self._covered.append(ledger.sealed[-1].number if ledger.sealed else 0)
+        elif step == "next day":
+            self.now_ms += DAY_MS
+        elif step == "delete" and len(self._covered) > 1:
+            there = [segment.number for segment in ledger.sealed[:-1]]
+            ledger.forget_segments([n for n in there if n <= self._covered[-2]][:1])
+
+
 class BesideTests(SynchronousTestCase):
     """Beside a control plane that records, seals, makes snapshots and deletes."""
 
@@ -429,28 +465,8 @@ class BesideTests(SynchronousTestCase):
         """Whatever it does while the files are read, at whatever moment."""
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()
-        ledger = WrittenLedger(Family(str(folder / "ledger.jsonl")))
-        now_ms, number = DAY, 0
+        busy = BusyLedger(Family(str(folder / "ledger.jsonl")))
         left = iter(steps)
-        covered: list[int] = []
-
-        def do(step: str) -> None:
-            nonlocal now_ms, number
-            now_ms += 1
-            if step == "record":
-                number += 1
-                ledger.record(now_ms, usage_event(f"e{number}", ts_ms=now_ms))
-            elif step == "seal" and os.path.getsize(ledger.family.active):
-                ledger.seal()
-            elif step == "snapshot":
-                ledger.snapshot(now_ms)
-                covered.append(ledger.sealed[-1].number if ledger.sealed else 0)
-            elif step == "next day":
-                now_ms += DAY_MS
-            elif step == "delete" and len(covered) > 1:
-                there = [segment.number for segment in ledger.sealed[:-1]]
-                ledger.forget_segments([n for n in there if n <= covered[-2]][:1])
-
         for step in (
             "record",
             "seal",
@@ -461,16 +477,59 @@ class BesideTests(SynchronousTestCase):
             "record",
             "snapshot",
         ):
-            do(step)
-        disk = BusyDisk(lambda: do(next(left, "")))
+            busy.do(step)
+        disk = BusyDisk(lambda: busy.do(next(left, "")))
         self.patch(files, "os", disk)
         # It makes a snapshot as soon as it has dropped ids.
-        findings = verify(ledger.family, 3, settle=lambda: do("snapshot"))
+        family = busy.ledger.family
+        findings = verify(family, 3, settle=lambda: busy.do("snapshot"))
         self.patch(files, "os", os)
         self.assertEqual([str(found) for found in findings.first], [])
-        do("snapshot")
-        findings = verify(ledger.family, 3)
+        busy.do("snapshot")
+        findings = verify(family, 3)
         self.assertEqual([str(found) for found in findings.first], [])
+
+
+class BackupTests(SynchronousTestCase):
+    """A copy made in the order that docs/ledger.md tells, while the ledger is in use."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(
+            st.lists(st.sampled_from(["record", "seal", "snapshot"]), max_size=3),
+            max_size=12,
+        )
+    )
+    def test_a_start_from_it(self, steps: list[list[str]]) -> None:
+        """It has all that was recorded before, each event once, and its files agree."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        busy = BusyLedger(Family(str(folder / "ledger.jsonl")))
+        for step in ("record", "seal", "record", "snapshot", "record", "snapshot", "record"):
+            busy.do(step)
+        before, left = busy.number, iter(steps)
+        backup = Path(self.mktemp()).absolute()
+        backup.mkdir()
+        for patterns in (
+            ("ledger.snapshot", "ledger.snapshot.prev", "ledger.jsonl"),
+            ("ledger.[0-9]*.jsonl", "ledger.ids.*"),
+        ):
+            for path in [path for pattern in patterns for path in sorted(folder.glob(pattern))]:
+                for step in next(left, []):
+                    busy.do(step)
+                shutil.copy(path, backup)
+        found = verify(Family(str(backup / "ledger.jsonl")), 3)
+        self.assertEqual([str(difference) for difference in found.first], [])
+        clock = Clock()
+        clock.advance(busy.now_ms / 1000)
+        price = Price(0, 0, 0, 0)
+        ledger = Ledger(str(backup / "ledger.jsonl"), clock, SynchronousWriter(), lambda e: price)
+        self.successResultOf(ledger.open())
+        days = ledger.totals("day")
+        count = sum(row.sums.requests for row in days)
+        self.assertTrue(before <= count <= busy.number)
+        ids = [event["id"] for event in ledger.recent()]
+        self.assertEqual(sorted(ids, key=int), [str(n) for n in range(1, count + 1)])
 
 
 class StoryTests(SynchronousTestCase):
