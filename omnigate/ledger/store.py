@@ -262,13 +262,16 @@ class LedgerStore:
         deleted = []
         try:
             for number in self._deletable(numbers):
-                files.remove_file(self.family.sealed(number))
                 # One by one and in order, so that whatever a crash leaves is an unbroken row: one
-                # that is missing behind one that is there was not deleted but lost.
+                # that is missing behind one that is there was not deleted but lost. The first one
+                # waits for what an earlier sweep, or process, may have removed and not synced.
                 files.sync_directory(self.family.folder)
+                files.remove_file(self.family.sealed(number))
                 deleted.append(number)
         finally:
             self._count_segments()
+        if deleted:
+            files.sync_directory(self.family.folder)
         return deleted
 
     def _deletable(self, numbers: Sequence[int]) -> list[int]:
