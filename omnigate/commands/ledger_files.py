@@ -13,8 +13,9 @@ from omnigate.commands.progress import Progress
 from omnigate.files import file_size, list_names, replace_file
 from omnigate.ledger.export import Export, as_csv, as_jsonl
 from omnigate.ledger.family import Family
+from omnigate.ledger.findings import DeletedMeanwhileError
 from omnigate.ledger.reading import segments_of
-from omnigate.ledger.verify import DeletedMeanwhileError, verify
+from omnigate.ledger.verify import verify
 from omnigate.periods import DAY_MS
 from omnigate.settings import ledger_path
 from omnigate.text import one_line

@@ -22,104 +22,26 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 
-import attrs
-
-from omnigate.files import file_size, list_names, read_file
+from omnigate.files import file_size, list_names
 from omnigate.ledger.books import Books
 from omnigate.ledger.family import Family, Position, SealedSegment
+from omnigate.ledger.findings import (
+    DeletedMeanwhileError,
+    Difference,
+    Findings,
+    Generation,
+    read_generations,
+    replaced_since,
+)
 from omnigate.ledger.id_table import DIGEST_BYTES
 from omnigate.ledger.loading import SET_ASIDE
 from omnigate.ledger.reading import Run, SeenIds, SegmentReader, gaps_in, read_runs, segments_of
-from omnigate.ledger.snapshots import (
-    MAX_SNAPSHOT_BYTES,
-    DamagedSnapshotError,
-    NewerSnapshotError,
-    SnapshotHead,
-    decode,
-)
-from omnigate.ledger.verified_ids import id_file_fault, id_table_fault
+from omnigate.ledger.verified_ids import CountedIds, IdCheck, days_between
 from omnigate.ledger.verified_sums import RowDifference, differences, shortfalls
-from omnigate.text import one_line
-
-#: Differences that are kept with their places; the others are counted.
-DIFFERENCES_KEPT = 20
-
-#: Notes that are kept: there are a handful.
-NOTES_KEPT = 20
 
 #: How often everything is read anew since retention deleted something meanwhile. It does so every
 #: five minutes at most, and mostly once a day.
 ATTEMPTS = 5
-
-
-class DeletedMeanwhileError(Exception):
-    """Retention deleted files while they were to be read."""
-
-
-@attrs.frozen
-class Difference:
-    """Something that is not as it should be.
-
-    :ivar offset: where in the file; None where it is the file as a whole.
-    """
-
-    path: str
-    offset: int | None
-    text: str
-
-    def __str__(self) -> str:
-        place = "" if self.offset is None else f" at offset {self.offset}"
-        return f"{self.path}{place}: {self.text}"
-
-
-@attrs.define
-class Findings:
-    """What a verification found.
-
-    :ivar first: the first differences, in the order in which they were met.
-    :ivar count: how many there are in all.
-    :ivar notes: what is missing or could not be checked, in whole sentences.
-    :ivar checked: what was checked, in whole sentences.
-    """
-
-    first: list[Difference] = attrs.Factory(list)
-    count: int = 0
-    notes: list[str] = attrs.Factory(list)
-    checked: list[str] = attrs.Factory(list)
-    segments: int = 0
-    events: int = 0
-    duplicates: int = 0
-
-    def differs(self, path: str, offset: int | None, text: str) -> None:
-        """Take note of a difference."""
-        self.count += 1
-        if len(self.first) < DIFFERENCES_KEPT:
-            self.first.append(Difference(path, offset, one_line(text, 1000)))
-
-    def note(self, text: str) -> None:
-        """Take note of what is no difference."""
-        if len(self.notes) < NOTES_KEPT:
-            self.notes.append(text)
-
-
-@attrs.frozen(eq=False)
-class Generation:
-    """One of the two snapshots, decoded."""
-
-    path: str
-    data: bytes
-    head: SnapshotHead
-    books: Books
-
-    @property
-    def position(self) -> Position:
-        """What it covers."""
-        return self.head.position
-
-    @property
-    def written_ms(self) -> int:
-        """When it was written, in milliseconds since 1970."""
-        return int(datetime.fromisoformat(self.head.written_at).timestamp() * 1000)
 
 
 def verify(
@@ -150,33 +72,12 @@ def _attempt(
     """Check everything, as long as nothing is deleted meanwhile."""
     findings = Findings()
     # The snapshots first: what they cover is in the segments that are listed after them.
-    generations = _read_generations(family, findings)
+    generations = read_generations(family, findings)
     walk = _Walk(family, generations, findings, _days_remembered(generations, ids_days))
     walk.run(progress)
     _tell_set_aside(family, findings)
-    _check_ids(walk, ids_days, settle)
+    IdCheck(family, generations, walk.ids, findings, ids_days, settle).run()
     return findings
-
-
-def _read_generations(family: Family, findings: Findings) -> list[Generation]:
-    """Read both snapshots, the older one first."""
-    generations = []
-    # The spare first: if a new snapshot comes in between, it is one and the same twice at worst.
-    for path, name in ((family.spare, "spare"), (family.snapshot, "snapshot")):
-        data = read_file(path, MAX_SNAPSHOT_BYTES)
-        if data is None and path == family.snapshot:
-            # It is missing for a moment while a new one is put in its place.
-            data = read_file(path, MAX_SNAPSHOT_BYTES)
-        if data is None:
-            findings.note(f"There is no {name} ({path}).")
-            continue
-        try:
-            head, books = decode(data)
-        except (DamagedSnapshotError, NewerSnapshotError) as error:
-            findings.differs(path, None, str(error))
-            continue
-        generations.append(Generation(path, data, head, books))
-    return sorted(generations, key=lambda generation: generation.position)
 
 
 def _tell_set_aside(family: Family, findings: Findings) -> None:
@@ -192,17 +93,14 @@ def _days_remembered(generations: Iterable[Generation], ids_days: int) -> int:
     reach = 0
     for generation in generations:
         for day in generation.head.ids:
-            reach = max(reach, _days_between(day, generation.head.written_at[:10]))
+            reach = max(reach, days_between(day, generation.head.written_at[:10]))
     return max(ids_days, reach) if ids_days else 0
 
 
 class _Walk:
     """One reading of all segments, from the first to the end of the active one.
 
-    :ivar expected: the digests of the ids that were counted on each day that a snapshot knows, up
-        to the position of the newest one, in order.
-    :ivar whole: whether every event ever recorded is among what was read.
-    :ivar last_day: the UTC day on which the last line read was recorded; empty without one.
+    :ivar ids: the ids that were counted; whether they are whole says the same of the events.
     """
 
     def __init__(
@@ -211,14 +109,12 @@ class _Walk:
         self.family = family
         self.findings = findings
         self.generations = generations
-        self.expected = {day: bytearray() for g in generations for day in g.head.ids}
-        self.whole = True
+        self.ids = CountedIds({day: bytearray() for g in generations for day in g.head.ids})
         self._seen = SeenIds(ids_days)
         self._left = list(generations)
         self._books = Books()
         # From the older snapshot on, where the first events are gone.
         self._continued: Books | None = None
-        self.last_day = ""
         # What is wrong with a segment's bytes; told behind its damaged lines, whose place is known.
         self._byte_faults: list[Difference] = []
 
@@ -241,14 +137,14 @@ class _Walk:
             if not segment.active and file_size(segment.path) is None:
                 raise DeletedMeanwhileError(segment.path)  # perhaps before its lines were read
             done += size or 0
-        self._tell_end(segments)
+        self._tell_end()
 
     # -- segments -----------------------------------------------------------------------------
 
     def _look_for_gaps(self, segments: list[SegmentReader]) -> None:
         first = segments[0].number
         if first > 1:
-            self.whole = False
+            self.ids.whole = False
             which = "segment 1 was" if first == 2 else f"segments 1 to {first - 1} were"
             text = f"The {which} deleted; what they added to the sums is in the snapshots only"
             self.findings.note(
@@ -258,13 +154,13 @@ class _Walk:
             )
         for generation in self.generations:
             if generation.position.segment < first:
-                if _replaced_since(self.generations):
+                if replaced_since(self.generations):
                     raise DeletedMeanwhileError(self.family.sealed(generation.position.segment))
                 text = f"segment {generation.position.segment}, in which it ends, is not there"
                 self.findings.differs(generation.path, None, text)
                 self._left.remove(generation)
         for start, end in gaps_in(segments):
-            self.whole = False
+            self.ids.whole = False
             which = f"segment {start} is" if start == end else f"segments {start} to {end} are"
             self.findings.differs(self.family.sealed(start), None, f"{which} missing")
 
@@ -334,9 +230,9 @@ class _Walk:
     def _enter(self, run: Run) -> None:
         """Count the events of some lines that were recorded on one day."""
         kept = [books for books in (self._books, self._continued) if books is not None]
-        if run.lines and run.day != self.last_day:
+        if run.lines and run.day != self.ids.last_day:
             # As the ledger did, so that what it dropped then is dropped here.
-            self.last_day = run.day
+            self.ids.last_day = run.day
             now_ms = int(datetime.fromisoformat(f"{run.day}T00:00:00+00:00").timestamp()) * 1000
             for books in kept:
                 books.turn_to(run.day, now_ms)
@@ -350,8 +246,8 @@ class _Walk:
                 fresh.append(digest)
         self.findings.events += len(fresh)
         self.findings.duplicates += len(run.lines) - len(fresh)
-        if self._left and run.day in self.expected:
-            self.expected[run.day] += b"".join(fresh)
+        if self._left and run.day in self.ids.expected:
+            self.ids.expected[run.day] += b"".join(fresh)
 
     # -- snapshots ----------------------------------------------------------------------------
 
@@ -368,7 +264,7 @@ class _Walk:
             self._compare(generation)
 
     def _compare(self, generation: Generation) -> None:
-        head, books = generation.head, self._books if self.whole else self._continued
+        head, books = generation.head, self._books if self.ids.whole else self._continued
         where = f"segment {head.position.segment}, offset {head.position.offset}"
         about = f"{generation.path}: up to {where}, written at {head.written_at}"
         if books is not None:
@@ -383,7 +279,7 @@ class _Walk:
             self.findings.checked.append(
                 f"{about}; its lifetimes are compared with the segments that are left only"
             )
-        if not self.whole and self._continued is None:
+        if not self.ids.whole and self._continued is None:
             self._continued = generation.books
         self._compare_counts(generation)
 
@@ -395,12 +291,12 @@ class _Walk:
     def _compare_counts(self, generation: Generation) -> None:
         """Compare how many ids a snapshot knows with the events counted on each day."""
         for day, recorded in sorted(generation.head.ids.items()):
-            counted = len(self.expected[day]) // DIGEST_BYTES
-            if counted > recorded or (self.whole and counted < recorded):
+            counted = len(self.ids.expected[day]) // DIGEST_BYTES
+            if counted > recorded or (self.ids.whole and counted < recorded):
                 text = f"it knows {recorded} ids of {day}, and {counted} events were counted"
                 self.findings.differs(generation.path, None, text)
 
-    def _tell_end(self, segments: list[SegmentReader]) -> None:
+    def _tell_end(self) -> None:
         """Tell of snapshots that end behind the last line."""
         for generation in self._left:
             place = generation.position
@@ -430,57 +326,3 @@ def _hashes(segment: SegmentReader, stops: list[int]) -> dict[int, str]:
     hashes[stops[-1]] = digest.hexdigest()
     hashes.setdefault(0, sha256().hexdigest())
     return hashes
-
-
-def _check_ids(walk: _Walk, ids_days: int, settle: Callable[[], None]) -> None:
-    """Check the id files that the newest snapshot knows, and their tables."""
-    if not walk.generations:
-        return
-    newest = walk.generations[-1]
-    for day, recorded in sorted(newest.head.ids.items()):
-        path = walk.family.ids(day)
-        if file_size(path) is not None:
-            _check_id_file(walk, day, recorded)
-        elif ids_days and _days_between(day, _last_day(walk)) > ids_days:
-            # It is removed before the snapshot that no longer knows it is written.
-            walk.findings.note(f"{path} was dropped as too old.")
-        else:
-            settle()
-            if _replaced_since(walk.generations):
-                raise DeletedMeanwhileError(path)
-            text = f"is missing; the snapshot knows {recorded} ids of it"
-            walk.findings.differs(path, None, text)
-    ids, days = sum(newest.head.ids.values()), len(newest.head.ids)
-    walk.findings.checked.append(f"{ids:,} ids of {days} UTC {'day' if days == 1 else 'days'}")
-
-
-def _last_day(walk: _Walk) -> str:
-    """The last UTC day on which anything was recorded, by now."""
-    found = walk.family.found(list_names(walk.family.folder)).id_days
-    return max([walk.last_day, *found[-1:]])
-
-
-def _check_id_file(walk: _Walk, day: str, recorded: int) -> None:
-    path, expected = walk.family.ids(day), walk.expected[day]
-    counted = len(expected) // DIGEST_BYTES
-    if counted <= recorded:  # else that is told of already
-        # Where the first events of a day are gone, those that are left are its last ones.
-        first = 0 if walk.whole else recorded - counted
-        fault = id_file_fault(path, recorded, expected, first)
-        if fault is not None:
-            walk.findings.differs(path, *fault)
-    text = id_table_fault(walk.family, day)
-    if text is not None:
-        walk.findings.differs(walk.family.id_table(day), None, text)
-
-
-def _days_between(day: str, later: str) -> int:
-    """How many days one day is before another; 0 where either is none."""
-    if not (day and later):
-        return 0
-    return (datetime.fromisoformat(later) - datetime.fromisoformat(day)).days
-
-
-def _replaced_since(generations: Iterable[Generation]) -> bool:
-    """Whether another snapshot stands in the place of one of these since that was read."""
-    return any(read_file(old.path, MAX_SNAPSHOT_BYTES) != old.data for old in generations)

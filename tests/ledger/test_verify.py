@@ -16,11 +16,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate import files
 from omnigate.ledger import recorded_ids, store, upkeep
 from omnigate.ledger.family import Family
+from omnigate.ledger.findings import Findings
 from omnigate.ledger.id_file import HEADER
 from omnigate.ledger.id_table import DIGEST_BYTES
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.service import Ledger
-from omnigate.ledger.verify import Findings, verify
+from omnigate.ledger.verify import verify
 from omnigate.money import Price
 from omnigate.periods import DAY_MS
 from omnigate.testing.memory_disk import MemoryDisk
