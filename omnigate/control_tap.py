@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,6 +42,10 @@ from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
 
 PROGRAM = "omnigate-control"
+
+#: For how long the threads that write keep the interpreter from the reactor's thread, each time it
+#: comes back from the kernel. By Python's own measure it is 5 ms, and a turn has several such.
+SWITCH_SECONDS = 0.001
 
 #: Where the listener is set.
 LISTEN = "OMNIGATE_CONTROL_LISTEN or --listen"
@@ -89,6 +94,7 @@ def makeService(options: Options) -> Service:
     from twisted.internet import reactor as global_reactor
 
     reactor: Any = global_reactor
+    sys.setswitchinterval(SWITCH_SECONDS)
     settings = _read_settings(options)
     _check_folders(settings)
 

@@ -1,9 +1,10 @@
 """Batches between their coming and their acknowledgement.
 
-A batch is judged and priced when it comes (:mod:`~omnigate.ledger.ingest`), and waits while the
-writer thread is at work. What waits together is one group: one write and one sync. The writer
-leaves out what is recorded already; what it wrote is entered in the books, and only then is each
-batch acknowledged.
+While the writer thread is at work, the next group is made ready: batches are judged and priced
+(:mod:`~omnigate.ledger.ingest`) as far as they fit in it, and the others wait as they came. So a
+turn of the reactor is bounded however many batches come in it. A group is one write and one sync.
+The writer leaves out what is recorded already; what it wrote is entered in the books, and only then
+is each batch acknowledged.
 
 When the disk refuses, the group's batches fail with :class:`StorageUnavailable` and leave no trace.
 The data plane sends them again.
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -30,6 +31,7 @@ from omnigate.ledger.ingest import Entry, Prepared, prepare
 from omnigate.ledger.store import Appended, LedgerStore
 from omnigate.ledger.trouble import Trouble, cause
 from omnigate.money import Price
+from omnigate.periods import utc_day
 from omnigate.text import one_line
 
 #: Events that a batch may hold: twice what a data plane sends. Judging and pricing this many takes
@@ -74,13 +76,28 @@ class LedgerNotReady(GatewayError):  # noqa: N818
         )
 
 
+Events = Sequence[bytes | dict[str, Any]]
+
+_NOTHING = Prepared("")
+
+
 @attrs.define(eq=False)
 class _Batch:
-    """A batch that waits or is being written."""
+    """A batch that waits or is being written: at first its events, then what they come to."""
 
-    prepared: Prepared
+    events: Events
+    prepared: Prepared = _NOTHING
     done: Deferred[IngestResult] = attrs.Factory(Deferred)
     result: IngestResult | None = None
+
+
+@attrs.define(eq=False)
+class _Group:
+    """Batches that are written together; of one day, which is the day their ids are kept under."""
+
+    day: str = ""
+    events: int = 0
+    batches: list[_Batch] = attrs.Factory(list)
 
 
 @attrs.define(eq=False)
@@ -89,6 +106,7 @@ class Recording:
 
     :ivar books: what only this class enters events in, once they are on the disk.
     :ivar events: how many events that is, since the ledger began.
+    :ivar now_ms: the time of recording.
     :ivar entered: told after each group of how many events were entered, and what the writer says.
     :ivar observe: told of each event and its cost in nano-dollars once it is recorded.
     :ivar revision: changes whenever something is entered.
@@ -101,10 +119,12 @@ class Recording:
     price: Callable[[UsageEvent], Price | None]
     counters: LedgerCounters
     trouble: Trouble
+    now_ms: Callable[[], int]
     entered: Callable[[int, Appended], None]
     observe: Callable[[UsageEvent, int], None] | None = None
     revision: int = 0
     _waiting: deque[_Batch] = attrs.field(factory=deque, init=False)
+    _next: _Group = attrs.field(factory=_Group, init=False)
     _waiting_events: int = attrs.field(default=0, init=False)
     _writing: bool = attrs.field(default=False, init=False)
     _holds: int = attrs.field(default=0, init=False)
@@ -116,9 +136,7 @@ class Recording:
 
     # -- what comes in ------------------------------------------------------------------------
 
-    def record(
-        self, events: Sequence[bytes | dict[str, Any]], now_ms: int
-    ) -> Deferred[IngestResult]:
+    def record(self, events: Events) -> Deferred[IngestResult]:
         """Record a batch; see :meth:`omnigate.ledger.service.Ledger.record`."""
         if len(events) > MAX_BATCH_EVENTS:
             return fail(
@@ -133,11 +151,9 @@ class Recording:
             return fail(StorageUnavailable(self.trouble.words or ""))
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
             return fail(StorageUnavailable("the disk does not keep up with what is to be written"))
-        batch = _Batch(prepare(events, price=self.price, now_ms=now_ms))
-        if not batch.prepared.entries:
-            return succeed(self._count(batch, []))
+        batch = _Batch(events)
         self._waiting.append(batch)
-        self._waiting_events += len(batch.prepared.entries)
+        self._waiting_events += len(events)
         self._go_on()
         return batch.done
 
@@ -159,7 +175,7 @@ class Recording:
 
     async def drain(self) -> None:
         """Return once nothing waits and nothing is being written."""
-        if self._writing or self._waiting:
+        if self._writing or self._waiting or self._next.batches:
             drained: Deferred[None] = Deferred()
             self._drained.append(drained)
             await drained
@@ -168,49 +184,58 @@ class Recording:
 
     def _go_on(self) -> None:
         """Have the next group written, if there is one and nothing is in hand or held back."""
+        self._fill()
         if self._writing:
             return
         if self._holds:
             _fire(self._still)
             return
-        group = self._next_group()
-        if not group:
+        group, self._next = self._next, _Group()
+        if not group.batches:
             _fire(self._drained)
             return
+        self._waiting_events -= group.events
         self._writing = True
         self.trouble.asked()
-        entries = [entry for batch in group for entry in batch.prepared.entries]
+        entries = [entry for batch in group.batches for entry in batch.prepared.entries]
         written = self.writer.submit(
             partial(
                 self.store.append,
                 [entry.digest for entry in entries],
                 [entry.line for entry in entries],
-                group[0].prepared.received_day,
+                group.day,
             )
         )
         written.addCallbacks(
             self._written,
             self._refused,
-            callbackArgs=(group, entries),
-            errbackArgs=(group,),
+            callbackArgs=(group.batches, entries),
+            errbackArgs=(group.batches,),
         )
-        written.addErrback(self._broken, group)
+        written.addErrback(self._broken, group.batches)
+        if self._writing:
+            self._fill()
 
-    def _next_group(self) -> list[_Batch]:
-        """The batches that go together: of one day, which is the day their ids are kept under."""
-        group: list[_Batch] = []
-        room = MAX_GROUP_EVENTS
+    def _fill(self) -> None:
+        """Prepare what goes into the next group, as far as that has room."""
+        if not self._waiting:
+            return
+        now_ms = self.now_ms()
+        day = utc_day(now_ms)
         while self._waiting:
-            prepared = self._waiting[0].prepared
-            if group and (
-                len(prepared.entries) > room
-                or prepared.received_day != group[0].prepared.received_day
-            ):
-                break
-            room -= len(prepared.entries)
-            group.append(self._waiting.popleft())
-        self._waiting_events -= MAX_GROUP_EVENTS - room
-        return group
+            group, events = self._next, len(self._waiting[0].events)
+            if group.batches and (group.events + events > MAX_GROUP_EVENTS or group.day != day):
+                return
+            batch = self._waiting.popleft()
+            batch.prepared = prepare(batch.events, price=self.price, now_ms=now_ms)
+            batch.events = ()
+            if not batch.prepared.entries:
+                self._waiting_events -= events
+                batch.done.callback(self._count(batch, []))
+                continue
+            group.day = day
+            group.events += events
+            group.batches.append(batch)
 
     def _written(self, appended: Appended, group: list[_Batch], entries: list[Entry]) -> None:
         """The group is on the disk: enter it, go on writing, then acknowledge."""
@@ -248,8 +273,9 @@ class Recording:
     def _broken(self, failure: Failure, group: list[_Batch]) -> None:
         """A fault of this program on the way: what is in the books may be half of a group."""
         self.trouble.fault(failure)
-        failed = [*group, *self._waiting]
+        failed = [*group, *self._next.batches, *self._waiting]
         self._waiting.clear()
+        self._next = _Group()
         self._waiting_events = 0
         self._writing = False
         self._go_on()

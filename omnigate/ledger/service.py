@@ -213,6 +213,7 @@ class Ledger:
             price=self._price,
             counters=self.counters,
             trouble=trouble,
+            now_ms=self._now_ms,
             entered=self._entered,
             observe=self._observe,
         )
@@ -283,7 +284,7 @@ class Ledger:
             return fail(LedgerNotReady())
         now_ms = self._now_ms()
         self._recording.books.turn_to(utc_day(now_ms), now_ms)
-        return self._recording.record(events, now_ms)
+        return self._recording.record(events)
 
     def _entered(self, events: int, appended: Appended) -> None:
         if self._observe_write is not None and appended.seconds:

@@ -36,7 +36,7 @@ CHECK_SECONDS = 300.0
 SNAPSHOT_EVENTS = 50_000
 
 #: For how long rows are made before the others have their turn.
-SLICE_SECONDS = 0.005
+SLICE_SECONDS = 0.003
 
 
 @attrs.define(eq=False)

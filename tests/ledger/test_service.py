@@ -7,6 +7,7 @@ from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
 from omnigate.ledger import recording, service
 from omnigate.ledger.books import Books
+from omnigate.ledger.recorded_ids import id_digest
 from omnigate.ledger.replay import LedgerUnreadableError
 from omnigate.ledger.service import (
     IngestResult,
@@ -16,7 +17,10 @@ from omnigate.ledger.service import (
     StorageUnavailable,
 )
 from omnigate.ledger.trouble import FAILING, FAULTY, FULL, MOVED, SILENT
+from omnigate.money import Price
 from omnigate.periods import DAY_MS
+from omnigate.testing.memory_disk import MemoryDisk
+from omnigate.testing.platter import Sync, Write
 from tests.ledger.ledger_case import COST, FOLDER, KEY, LedgerCase, line, price
 from tests.ledger.test_ingest import NOW_MS, as_dict
 
@@ -33,6 +37,50 @@ class RecordTests(LedgerCase):
         self.assertEqual(self.content().count(b"\n"), 2)
         self.assertEqual(self.spent(), 2 * COST)
         self.assertEqual(self.ledger.counters.recorded, 2)
+
+    def test_the_line_is_synced_before_the_id_is_written(self) -> None:
+        """So an id that is on the disk always has its line there, and a lost one comes with it."""
+        self.recorded("e0")
+        self.use(MemoryDisk(FOLDER, contents=self.disk.contents()))
+        self.ledger = self.opened()
+        self.disk.record()
+        self.recorded("e1")
+        kinds = [type(step) for step in self.disk.history]
+        self.assertEqual(kinds, [Write, Sync, Write])
+        line, sync, digest = self.disk.history
+        assert isinstance(line, Write) and isinstance(sync, Sync) and isinstance(digest, Write)
+        self.assertEqual(line.number, sync.number)
+        self.assertEqual(digest.data, id_digest("e1"))
+
+    def test_a_turn_is_bounded_however_many_batches_come_in_it(self) -> None:
+        """What does not fit in the next group waits as it came, without a price."""
+        self.patch(recording, "MAX_GROUP_EVENTS", 4)
+        asked: list[str] = []
+
+        def price_noted(event: UsageEvent) -> Price | None:
+            asked.append(event.id)
+            return price(event)
+
+        self.ledger = self.opened(price=price_noted)
+        self.writer.holding = True
+        batches = [[as_dict(f"{i}.{n}") for n in range(2)] for i in range(6)]
+        done = [self.ledger.record(batch) for batch in batches]
+        self.assertEqual(len(asked), 2 + 4)
+        while self.writer.run(1):
+            pass
+        self.assertEqual([self.successResultOf(d).recorded for d in done], [2] * 6)
+        self.assertEqual(asked, [f"{i}.{n}" for i in range(6) for n in range(2)])
+
+    def test_groups_end_with_the_day(self) -> None:
+        """Ids are kept under the day of recording, so a group has one day."""
+        self.writer.holding = True
+        self.ledger.record([as_dict("e1")])
+        self.ledger.record([as_dict("e2")])
+        self.clock.rightNow += DAY_MS / 1000
+        self.ledger.record([as_dict("e3")])
+        self.writer.run()
+        for day, ids in (("2026-11-29", 2), ("2026-11-30", 1)):
+            self.assertEqual(len(self.content(self.family.ids(day))), 16 + 16 * ids)
 
     def test_nothing_is_known_of_a_batch_before_its_sync(self) -> None:
         """While the writer works, no sum and no list tells of it, and nobody is acknowledged."""
