@@ -33,8 +33,10 @@ from omnigate.periods import utc_day
 #: Lines that are entered in one step: about 0.1 s, after which a stop can break the start off.
 STEP_LINES = 4_000
 
-#: What a snapshot's name ends with that is damaged and was the only copy of some sums.
+#: What a snapshot's name ends with that cannot be used and is kept, and how many of one name are
+#: kept: ``.damaged``, ``.damaged.2`` and so on. Each is of one start that went wrong.
 SET_ASIDE = ".damaged"
+KEPT_ASIDE = 9
 
 
 @attrs.frozen
@@ -94,6 +96,8 @@ class Loading:
     notes: list[Note] = attrs.Factory(list)
     loaded: Loaded | None = None
     _steps: Iterator[None] | None = None
+    # Snapshots that cannot be used: they may hold sums that no line tells any more.
+    _unusable: list[str] = attrs.Factory(list)
 
     def step(self) -> bool:
         """Do the next piece of work, of about 0.2 s at most.
@@ -137,14 +141,16 @@ class Loading:
             self.ids.flush()
             yield
         torn_bytes = self._cut_torn()
+        newest = start.source == self.family.snapshot
+        sound = newest or files.file_size(self.family.snapshot) is None
+        self._set_aside()
         self.ids.turn_to(today)
         # Forgotten now, or by a process that was killed before it had written a snapshot of that.
         forgotten = [day for day in start.ids if files.file_size(self.family.ids(day)) is None]
         start.books.totals.drop_before(self.now_ms)
-        newest = start.source == self.family.snapshot
         self.loaded = Loaded(
             start=start,
-            sound=newest or files.file_size(self.family.snapshot) is None,
+            sound=sound,
             needs_snapshot=not newest
             or bool(forgotten or replay.events or replay.duplicates or replay.damaged),
             replayed=replay.events,
@@ -169,8 +175,6 @@ class Loading:
         else:
             if not usable:
                 self._tell_full(sealed, refused)
-                if sealed and sealed[0] > 1:
-                    self._set_aside(sealed[0])
                 begin = Position(sealed[0] if sealed else 1, 0)
                 usable.append(Start(begin, Books()))
             start = usable[0]
@@ -200,10 +204,12 @@ class Loading:
             ) from None
         except (DamagedSnapshotError, OSError) as error:
             refused.append(f"{path}: {error}")
+            self._unusable.append(path)
             return None
         damage = self.segments.damage_of(head.position, head.active_sha256, head.sealed)
         if damage is not None:
             refused.append(f"{path}: {damage}")
+            self._unusable.append(path)
             return None
         written_at_ms = round(datetime.fromisoformat(head.written_at).timestamp() * 1000)
         return Start(head.position, books, path, head.events, head.sealed, head.ids, written_at_ms)
@@ -241,21 +247,28 @@ class Loading:
             LogLevel.error,
             f"no snapshot can be used, so every segment is read: {'; '.join(refused)}",
         )
+        if sealed and sealed[0] > 1:
+            self._note(
+                LogLevel.error,
+                f"the segments before {self.family.sealed(sealed[0])} were deleted and no snapshot "
+                "has their sums: spend recorded in them is lost. Put a backup of "
+                f"{self.family.snapshot} in its place and start again, or go on without it.",
+            )
 
-    def _set_aside(self, first: int) -> None:
-        """Keep what can no longer be read of the only copy of sums; tell that they are lost."""
+    def _set_aside(self) -> None:
+        """Keep the snapshots that cannot be used, whose names new ones are about to take."""
         kept = []
-        for path in (self.family.snapshot, self.family.spare):
+        for path in self._unusable:
             if files.file_size(path) is not None:
-                files.rename_file(path, path + SET_ASIDE)
-                kept.append(path + SET_ASIDE)
-        self._note(
-            LogLevel.error,
-            f"the segments before {self.family.sealed(first)} were deleted and no snapshot has "
-            "their sums: spend recorded in them is lost. Put a backup of "
-            f"{self.family.snapshot} in its place and start again, or go on without it."
-            + (f" What cannot be read was kept as {' and '.join(kept)}." if kept else ""),
-        )
+                aside = _free_name(path + SET_ASIDE)
+                files.rename_file(path, aside)
+                kept.append(aside)
+        if kept:
+            self._note(
+                LogLevel.warn,
+                f"what cannot be used was kept as {' and '.join(kept)}; remove it once the sums "
+                "are found to be right",
+            )
 
     def _tell_gaps(self, sealed: list[int], begin: Position) -> None:
         """Tell of segments that ought to be there and are not."""
@@ -269,3 +282,9 @@ class Loading:
                 f"{self.family.sealed(missing[0])}: what was recorded in them is not counted. Put "
                 "them back and start again, or go on without them.",
             )
+
+
+def _free_name(path: str) -> str:
+    """The path, or it with the first number behind it that nothing has; the last if all have."""
+    names = [path, *(f"{path}.{number}" for number in range(2, KEPT_ASIDE + 1))]
+    return next((name for name in names if files.file_size(name) is None), names[-1])

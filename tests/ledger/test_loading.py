@@ -1,6 +1,7 @@
 """Tests for omnigate.ledger.loading: where a start begins, and what it says of it."""
 
 import os
+from itertools import combinations
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
 from zope.interface import implementer
@@ -14,6 +15,12 @@ from tests.ledger.ledger_case import COST, LedgerCase, line
 from tests.ledger.test_ingest import as_dict
 
 DAY_SECONDS = DAY_MS / 1000
+
+
+def powerset(paths: list[str]) -> list[tuple[str, ...]]:
+    """All choices of some paths, from none to all."""
+    sizes = range(len(paths) + 1)
+    return [chosen for size in sizes for chosen in combinations(paths, size)]
 
 
 class LoadingCase(LedgerCase):
@@ -232,6 +239,40 @@ class MissingTests(LoadingCase):
         self.assertEqual(self.content(self.family.spare + ".damaged"), b"junk")
         self.recorded("e9")
         self.assertEqual(self.restarted(), 0)
+
+    def test_a_snapshot_that_is_not_used_is_kept(self) -> None:
+        """Whatever of the segments is gone, what alone has their sums outlives the next snapshots.
+
+        So it can be put back with the segments, once these are found.
+        """
+        left = self.disk.contents()
+        segments = [path for path in left if path.endswith(".jsonl")]
+        for gone in powerset(segments):
+            self.write(b"")
+            for path, content in left.items():
+                if path not in gone:
+                    self.disk.put(path, content)
+            self.restarted()
+            if self.spent() == 4 * COST:
+                continue
+            self.assertTrue(self.errors(), gone)
+            for name in ("e7", "e8", "e9"):
+                self.recorded(name)
+                self.clock.advance(CHECK_SECONDS)
+            self.stopped()
+            kept = self.content(self.family.snapshot + ".damaged")
+            self.assertEqual(kept, left[self.family.snapshot], gone)
+
+    def test_what_was_kept_before_is_not_written_over(self) -> None:
+        """Each start that goes wrong keeps its own, up to nine of them."""
+        for number in range(12):
+            self.disk.kill()
+            self.disk.put(self.family.snapshot, b"junk %d" % number)
+            self.restarted()
+        kept = {name for name in self.names() if ".snapshot.damaged" in name}
+        self.assertEqual(len(kept), loading.KEPT_ASIDE)
+        self.assertEqual(self.content(self.family.snapshot + ".damaged"), b"junk 0")
+        self.assertEqual(self.content(self.family.snapshot + ".damaged.9"), b"junk 11")
 
     def test_a_segment_missing_in_the_middle_is_told(self) -> None:
         """Its events are not counted; the others are."""
