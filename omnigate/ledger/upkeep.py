@@ -112,8 +112,11 @@ class Upkeep:
     # -- rounds -------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Begin a round if one is due and none is under way."""
-        if self._running or self._stopped:
+        """Begin a round if one is due and none is under way.
+
+        None is, once the sums are in doubt: a snapshot would keep what is wrong with them.
+        """
+        if self._running or self._stopped or self.recording.trouble.for_good:
             return
         if self._owed or self._seal_due or self._check_due or self._since >= self._next_at:
             self._running = True
@@ -185,13 +188,13 @@ class Upkeep:
 
     async def _snapshot(self) -> None:
         """Make one snapshot of all that is recorded; after a failure it is due with the next."""
-        if self.recording.trouble.for_good:
-            return
         self._owed, self._missed = False, True
         await self.recording.hold()
         since, self._since = self._since, 0
         self._next_at = SNAPSHOT_EVENTS
         try:
+            if self.recording.trouble.for_good:
+                return  # also where the group that was waited for has brought it about
             chunks = await self._chunks()
             installed = self.writer.submit(
                 partial(self.store.install_snapshot, chunks, self.recording.events, self.now_ms())

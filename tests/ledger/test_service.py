@@ -7,6 +7,7 @@ from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
 from omnigate.ledger import recording, service
 from omnigate.ledger.books import Books
+from omnigate.ledger.ingest import Entry
 from omnigate.ledger.recorded_ids import id_digest
 from omnigate.ledger.replay import LedgerUnreadableError
 from omnigate.ledger.service import (
@@ -522,17 +523,31 @@ class FailingDiskTests(LedgerCase):
         """After a fault of the bookkeeping nothing is recorded or snapshotted until a new start."""
         self.recorded("e1")
         self.stopped()
-        before = self.content(self.family.snapshot)
         self.successResultOf(self.ledger.open())
+        before = self.content(self.family.snapshot)
+        self.recorded("e2")
+        enter = Books.enter
 
-        def enter(*args: object) -> None:
+        def enter_half(books: Books, entries: list[Entry]) -> None:
+            enter(books, entries[:1])
             raise ZeroDivisionError
 
-        self.patch(Books, "enter", enter)
-        self.refused(self.ledger.record([as_dict("e2")]))
+        faulty = self.patch(Books, "enter", enter_half)
+        # The group is in hand when a snapshot falls due, which waits for it.
+        self.writer.holding = True
+        done = self.ledger.record([as_dict("e3"), as_dict("e4")])
+        self.clock.advance(301)
+        while self.writer.run(1):
+            pass
+        self.refused(done)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertEqual(self.ledger.trouble, FAULTY)
-        self.refused(self.ledger.record([as_dict("e3")]))
+        self.refused(self.ledger.record([as_dict("e5")]))
+        self.writer.holding = False
         self.clock.advance(301)
         self.stopped()
         self.assertEqual(self.content(self.family.snapshot), before)
+        faulty.restore()
+        self.ledger = self.opened()
+        self.assertEqual(self.spent(), 4 * COST)
+        self.assertEqual(self.recorded("e3", "e4").duplicates, 2)
