@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 
 import attrs
 from twisted.logger import LogLevel
@@ -274,12 +275,14 @@ class Loading:
         """Tell of segments that ought to be there and are not."""
         if not sealed:
             return
-        missing = sorted(set(range(begin.segment, sealed[-1])) - set(sealed))
-        if missing:
+        numbers = [begin.segment - 1, *sealed]
+        gaps = [(one + 1, two) for one, two in pairwise(numbers) if two > one + 1]
+        if gaps:
+            missing = sum(end - start for start, end in gaps)
             self._note(
                 LogLevel.error,
-                f"{len(missing)} segments are missing, the first is "
-                f"{self.family.sealed(missing[0])}: what was recorded in them is not counted. Put "
+                f"{missing} segments are missing, the first is "
+                f"{self.family.sealed(gaps[0][0])}: what was recorded in them is not counted. Put "
                 "them back and start again, or go on without them.",
             )
 

@@ -30,6 +30,10 @@ FIRST_LINES = 1_000
 #: The day of a segment whose first lines are all damaged: so long ago that it is sealed soon.
 FIRST_DAY = "0001-01-01"
 
+#: The highest number that a sealed segment can have come to: one sealed every second for thirty
+#: years. New ones are numbered behind the highest there is, so a stray file must not set it.
+MAX_SEGMENT = 10**9
+
 
 @attrs.frozen
 class Slice:
@@ -138,7 +142,8 @@ class Segments:
 
         The active segment is made if need be, and settled: what is read from now on is on the disk.
 
-        :raises OSError: EBUSY where another process has it; any other where the disk refused.
+        :raises OSError: EBUSY where another process has it; EINVAL where a file has a number that
+            none of ours can have; any other where the disk refused.
         """
         self.close()
         if files.file_size(self._family.active) is None:
@@ -154,8 +159,13 @@ class Segments:
         except BaseException:
             self.close()
             raise
+        last = found.sealed[-1] if found.sealed else 0
+        if last > MAX_SEGMENT:
+            self.close()
+            text = "no ledger has so many segments; it is not one of this one, so move it away"
+            raise OSError(errno.EINVAL, text, self._family.sealed(last))
         self._numbers = list(found.sealed)
-        self._number = found.sealed[-1] + 1 if found.sealed else 1
+        self._number = last + 1
         return found
 
     def damage_of(

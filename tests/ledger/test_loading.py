@@ -281,6 +281,25 @@ class MissingTests(LoadingCase):
         self.assertEqual(self.restarted(), 3)
         self.assertIn(self.family.sealed(2), " ".join(self.errors()))
 
+    def test_a_stray_segment_of_any_number(self) -> None:
+        """It is told how many are missing before it, at once; one of an absurd number stops it."""
+        left = self.disk.contents()
+        for digits in range(6, 40):
+            path = self.family.sealed(10**digits - 1)
+            self.disk.kill()
+            self.disk.put(path, line("stray"))
+            if digits <= 9:
+                self.restarted()
+                self.assertEqual(self.spent(), 5 * COST)
+                self.assertIn(self.family.sealed(5), " ".join(self.errors()))
+            else:
+                error = self.failureResultOf(self.made().open(), LedgerUnreadableError)
+                self.assertIn(path, str(error.value))
+                self.assertEqual(self.disk.contents(), {**left, path: line("stray")})
+            self.write(b"")
+            for name, content in left.items():
+                self.disk.put(name, content)
+
     def test_no_active_file_is_an_empty_one(self) -> None:
         """As a crash between the two halves of sealing leaves it."""
         self.disk.unlink(self.path)
