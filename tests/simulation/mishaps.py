@@ -20,15 +20,20 @@ if TYPE_CHECKING:
 
 SPOOL = f"{DATA_FOLDER}/omnigate-usage.spool"
 
-#: Months that may pass in a run: ids are known again for longer.
-MAX_MONTHS = 3
+#: Days that an event may wait for, which are fewer than ids are known for.
+MAX_DAYS = config.IDS_DAYS - 5
+
+#: Days that may pass in a run; sums by day are kept for 400.
+MAX_JUMPED_DAYS = 390
 
 
 class Mishaps:
     """Kills, power losses, full disks, bad networks, and calendars.
 
     :param step: lets time pass.
+    :param ages: segments of the ledger are deleted in their time, so time passes more often.
     :ivar names: of all that happened, in order.
+    :ivar spoiled: files that may stay damaged, since they are only written anew in their time.
     :ivar power_lost: the data plane's power has failed.
     :ivar disk_filled: its disk has been full.
     """
@@ -42,6 +47,7 @@ class Mishaps:
         provider: Provider,
         bill: Bill,
         step: Callable[[float], None],
+        ages: bool,
     ) -> None:
         self._world = world
         self._data = data
@@ -50,10 +56,12 @@ class Mishaps:
         self._provider = provider
         self._bill = bill
         self._step = step
-        self._months = 0
+        self._ages = ages
+        self._waited_days = self._jumped_days = 0.0
         self._over = False
         self._until: list[tuple[float, Callable[[], None]]] = []
         self.names: list[str] = []
+        self.spoiled: set[str] = set()
         self.power_lost = self.disk_filled = False
 
     # -- time
@@ -106,35 +114,43 @@ class Mishaps:
     def something_fails(self) -> None:
         """Let one thing happen."""
         rng = self._world.rng
-        name, call = rng.choice(
-            (
-                ("the data plane is killed", lambda: self.data_dies(False)),
-                ("the data plane's power fails", lambda: self.data_dies(True)),
-                ("the data plane is stopped", self._data.stop),
-                ("the data plane's end comes in the middle of things", self._data_fuse),
-                ("the control plane is killed", lambda: self.control_dies(False)),
-                ("the control plane's power fails", lambda: self.control_dies(True)),
-                ("the control plane is stopped", self._control.stop),
-                ("the control plane's end comes in the middle of things", self._control_fuse),
-                ("the control plane's end comes in the middle of things", self._control_fuse),
-                ("the link is cut", self._link.cut),
-                ("the planes are parted", self._part),
-                ("a storm", self._storm),
-                ("the day ends", self._day_ends),
-                ("the month ends", self._month_ends),
-                ("some days pass", self._days_pass),
-                ("a quarter ends", self._quarter_ends),
-                ("the clocks are set back", self._set_back),
-                ("five minutes pass", lambda: self._step(301.0)),
-                ("the data plane's disk is full", lambda: self._fill(DATA_FOLDER)),
-                ("the control plane's disk is full", lambda: self._fill(CONTROL_FOLDER)),
-                ("syncs fail", self._syncs_fail),
-                ("a provider is away", self._provider_away),
-            )
-        )
+        happening = self._happenings()
+        if self._ages and rng.random() < 0.4:
+            happening = happening[-4:]
+        name, call = rng.choice(happening)
         self._world.note(name)
         self.names.append(name)
         call()
+
+    def _happenings(self) -> tuple[tuple[str, Callable[[], None]], ...]:
+        """All that may happen; last what lets segments go, and what is missed then."""
+        return (
+            ("the data plane is killed", lambda: self.data_dies(False)),
+            ("the data plane's power fails", lambda: self.data_dies(True)),
+            ("the data plane is stopped", self._data.stop),
+            ("the data plane's end comes in the middle of things", self._data_fuse),
+            ("the control plane is killed", lambda: self.control_dies(False)),
+            ("the control plane's power fails", lambda: self.control_dies(True)),
+            ("the control plane is stopped", self._control.stop),
+            ("the control plane's end comes in the middle of things", self._control_fuse),
+            ("the control plane's end comes in the middle of things", self._control_fuse),
+            ("the link is cut", self._link.cut),
+            ("the planes are parted", self._part),
+            ("a storm", self._storm),
+            ("the day ends", self._day_ends),
+            ("the month ends", self._month_ends),
+            ("a quarter ends", self._quarter_ends),
+            ("the clocks are set back", self._set_back),
+            ("the data plane's disk is full", lambda: self._fill(DATA_FOLDER)),
+            ("the control plane's disk is full", lambda: self._fill(CONTROL_FOLDER)),
+            ("syncs fail", self._syncs_fail),
+            ("a table of ids is damaged", lambda: self._damage(".table")),
+            ("a provider is away", self._provider_away),
+            ("some days pass", self._days_pass),
+            ("some days pass", self._days_pass),
+            ("five minutes pass", lambda: self._step(301.0)),
+            ("the newest snapshot is damaged", lambda: self._damage(".snapshot")),
+        )
 
     def data_dies(self, power: bool) -> None:
         """End the data plane where it stands; a new one starts soon."""
@@ -208,30 +224,35 @@ class Mishaps:
         self._world.set_wall((midnight + datetime.timedelta(days=1)).timestamp() - 1.0)
 
     def _month_ends(self) -> None:
-        if self._months >= MAX_MONTHS:
-            return
-        self._months += 1
         first = self._date().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         after = (first + datetime.timedelta(days=32)).replace(day=1)
-        self._world.set_wall(after.timestamp() - 1.0)
-
-    def _quarter_ends(self) -> None:
-        """So long that ids are forgotten; only where nothing waits that they are needed for."""
-        if (
-            self._data.drained
-            and self._control.ready
-            and self._link.idle
-            and self._months < MAX_MONTHS
-        ):
-            self._months = MAX_MONTHS
-            self._world.disk.write_back()
-            self._world.set_wall(self._world.wall() + (config.IDS_DAYS + 1) * 86_400)
+        self._jump(after.timestamp() - 1.0)
 
     def _days_pass(self) -> None:
         """Three days, and five minutes twice: enough for old segments to go."""
-        self._world.set_wall(self._world.wall() + 3 * 86_400)
-        self._step(301.0)
-        self._step(301.0)
+        if self._jump(self._world.wall() + 3 * 86_400):
+            self._step(301.0)
+            self._step(301.0)
+
+    def _quarter_ends(self) -> None:
+        """So long that ids are forgotten."""
+        self._jump(self._world.wall() + (config.IDS_DAYS + 1) * 86_400)
+
+    def _jump(self, wall: float) -> bool:
+        """Set the clocks forward by days, if nothing waits that ids are needed for too long."""
+        days = (wall - self._world.wall()) / 86_400
+        if self._data.drained and self._control.ready and self._link.idle:
+            # In a day, everything has come to the disks.
+            self._world.disk.write_back()
+            self._waited_days = 0.0
+        elif self._waited_days + days > MAX_DAYS:
+            return False
+        if self._jumped_days + days > MAX_JUMPED_DAYS:
+            return False
+        self._waited_days += days
+        self._jumped_days += days
+        self._world.set_wall(wall)
+        return True
 
     def _set_back(self) -> None:
         self._world.set_wall(self._world.wall() - self._world.rng.choice((0.5, 20.0, 4000.0)))
@@ -251,6 +272,27 @@ class Mishaps:
 
     def _syncs_fail(self) -> None:
         self._world.disk.fail("fdatasync", self._world.rng.choice((1, 2)), folder=CONTROL_FOLDER)
+
+    def _damage(self, ending: str) -> None:
+        """Spoil or remove a file of the control plane that another one can stand in for."""
+        rng, disk = self._world.rng, self._world.disk
+        self.control_dies(False)
+        paths = [path for path in disk.paths(CONTROL_FOLDER) if path.endswith(ending)]
+        if paths:
+            path = rng.choice(paths)
+            if ending == ".table":
+                self.spoiled.add(path)
+            content = bytearray(disk.shown(path))
+            at = rng.randrange(len(content) + 1)
+            kind = rng.choice(("a bit", "the rest", "all"))
+            self._world.note(f"{path} loses {kind} at {at} of {len(content)}")
+            if kind == "all":
+                disk.unlink(path)
+            elif kind == "the rest" or at == len(content):
+                disk.put(path, bytes(content[:at]))
+            else:
+                content[at] ^= 1 << rng.randrange(8)
+                disk.put(path, bytes(content))
 
     def _provider_away(self) -> None:
         name = self._world.rng.choice(tuple(config.PRICES))

@@ -76,7 +76,8 @@ class Story:
         self.world.set_wall(moment.timestamp() + rng.choice((0.0, rng.uniform(-3600, 3600))))
         self.bill = Bill(self.world)
         self.provider = Provider(self.world)
-        self.control = ControlSide(self.world, rng.choice(config_paths))
+        ages = rng.random() < 0.4
+        self.control = ControlSide(self.world, config_paths[ages])
         self.link = Link(
             self.world,
             self.control,
@@ -92,7 +93,14 @@ class Story:
         self.keys = rng.sample(config.NAMES, rng.choice((2, 3, 4)))
         self.asked: list[Asked] = []
         self.mishaps = Mishaps(
-            self.world, self.data, self.control, self.link, self.provider, self.bill, self.step
+            self.world,
+            self.data,
+            self.control,
+            self.link,
+            self.provider,
+            self.bill,
+            self.step,
+            ages,
         )
 
     # -- playing
