@@ -143,9 +143,7 @@ def makeService(options: Options) -> Service:
     health = Health(lambda: ledger.trouble)
     routes = Routes(
         *health.endpoints(),
-        *InternalApi(
-            snapshots, ledger, reports, metrics, time.time, lambda: pause(reactor)
-        ).endpoints(),
+        *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
             book, watch, ledger, config_file, reports, metrics, lambda: pause(reactor)
         ).endpoints(),

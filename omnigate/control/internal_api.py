@@ -7,7 +7,7 @@ the disk, and not before; a poll is answered ``503 not_ready`` while the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -17,7 +17,6 @@ from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.snapshots import Snapshots
-from omnigate.control.turnstile import Turnstile
 from omnigate.errors import GatewayError
 from omnigate.events import MAX_BATCH_EVENTS, MAX_COUNT
 from omnigate.ledger.service import IngestResult
@@ -68,10 +67,7 @@ _counters = msgspec.json.Decoder(_Counters)
 
 
 class InternalApi:
-    """The endpoints under ``/internal/``.
-
-    :param pause: lets the reactor do something else.
-    """
+    """The endpoints under ``/internal/``."""
 
     def __init__(
         self,
@@ -80,14 +76,12 @@ class InternalApi:
         reports: Reports,
         metrics: ControlMetrics,
         now: Callable[[], float],
-        pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._snapshots = snapshots
         self._ledger = ledger
         self._reports = reports
         self._metrics = metrics
         self._now = now
-        self._turnstile = Turnstile(pause)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -112,7 +106,6 @@ class InternalApi:
         The answer tells the version of the config as of now, so that a data plane with another one
         need not wait for its next poll to know that a key has spent its budget.
         """
-        await self._turnstile.enter()
         events = _read(_batch, call.body).events
         if len(events) > MAX_BATCH_EVENTS:
             raise GatewayError(

@@ -126,12 +126,7 @@ class Plane:
         self.talk = Conversation(
             *self.health.endpoints(),
             *InternalApi(
-                self.snapshots,
-                self.ledger,
-                self.reports,
-                self.metrics,
-                self.clock.seconds,
-                self.pause,
+                self.snapshots, self.ledger, self.reports, self.metrics, self.clock.seconds
             ).endpoints(),
             *AdminApi(
                 self.book,
