@@ -34,6 +34,7 @@ import contextlib
 import os.path
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from hashlib import shake_128
 
 import attrs
 
@@ -41,6 +42,7 @@ from omnigate import files
 from omnigate.ledger.family import Family
 from omnigate.ledger.id_file import HEADER, DayFile, NewerIdsError, cut_to, records_in
 from omnigate.ledger.id_table import (
+    DIGEST_BYTES,
     DamagedTableError,
     Digests,
     IdTable,
@@ -109,6 +111,8 @@ class RecordedIds:
         self._busy: dict[str, DayFile] = {}
         self._all_read = False
         self._today = ""
+        # While a start replays: the first day that is still remembered once it is done.
+        self._unwritten_before = ""
 
     @property
     def days_kept(self) -> int:
@@ -156,6 +160,11 @@ class RecordedIds:
         Longer files are cut, in whole records. Those of other days are removed, with all tables
         that belong to none. One that is no id file is set aside as ``….damaged``.
 
+        In the place of ids that are lost come others, which nobody has. The ids that a replay adds
+        would else stand where those stood; and after a crash the next start, which knows no more
+        than how many there were, would take their events for counted. For the same reason nothing
+        is written for days that are forgotten by now until all is replayed (:meth:`flush`).
+
         :param recorded: how many ids of each day the snapshot covers; empty without one.
         :param today: as for :meth:`lost`.
         :return: what is lost. It is for the log; the ledger goes on with what is there.
@@ -165,6 +174,7 @@ class RecordedIds:
         self.close()
         self._groups, self._files, self._today = {}, {}, ""
         self._busy, self._total, self._all_read = {}, 0, False
+        self._unwritten_before = self._cutoff(today) if today else ""
         family = self._family
         found = family.found(files.list_names(family.folder))
         records = {day: records_in(family.ids(day)) for day in found.id_days}
@@ -183,7 +193,17 @@ class RecordedIds:
             if day not in self._files:
                 files.remove_file(family.id_table(day))
         files.sweep_temporaries(family.folder, os.path.basename(family.stem) + ".ids")
+        for one in lost:
+            self._fill_up(one)
         return lost
+
+    def _fill_up(self, lost: LostIds) -> None:
+        """Put ids that nobody has in the place of those that are lost."""
+        day, count = lost.day, lost.recorded - lost.found
+        file = self._files.setdefault(day, DayFile(self._family.ids(day), 0, crc=0))
+        file.pending += shake_128(f"{day} {lost.found}".encode()).digest(DIGEST_BYTES * count)
+        self._busy[day] = file
+        self._total += count
 
     def load(self) -> None:
         """Read all ids that have not been read yet.
@@ -264,6 +284,7 @@ class RecordedIds:
         :return: how many there are of each day: what a snapshot that is written now covers.
         :raises OSError: the disk refused. Nothing is lost; it may be tried again.
         """
+        self._unwritten_before = ""
         self._flush()
         for file in self._busy.values():
             file.sync()
@@ -350,8 +371,8 @@ class RecordedIds:
         return covers
 
     def _flush(self) -> None:
-        for _, file in sorted(self._busy.items()):
-            if file.pending:
+        for day, file in sorted(self._busy.items()):
+            if file.pending and day >= self._unwritten_before:
                 self._close_but(OPEN_FILES, besides=file)
                 file.flush()
                 if len(file.unsynced) >= UNSYNCED_BYTES:

@@ -8,7 +8,7 @@ upstream, and when it was.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import attrs
@@ -73,16 +73,22 @@ class Known:
     :ivar now: the time, in seconds since 1970.
     :ivar made: when each event was made that was ever sent, in milliseconds, by number.
     :ivar acknowledged: those that were acknowledged, with the time.
+    :ivar forgotten: those whose ids somebody took away.
     """
 
     now: float
     made: Mapping[int, int]
     acknowledged: Mapping[int, float]
+    forgotten: Set[int] = frozenset()
 
     def sendable(self, ids_days: int) -> set[int]:
         """The events that a data plane may send now: none whose id may be forgotten."""
         limit = ids_days * DAY_SECONDS if ids_days else float("inf")
-        return {n for n in self.made if self.now - self.acknowledged.get(n, self.now) < limit}
+        return {
+            n
+            for n in self.made
+            if self.now - self.acknowledged.get(n, self.now) < limit and n not in self.forgotten
+        }
 
 
 @attrs.frozen
@@ -114,6 +120,7 @@ class Life:
         self.clock.advance(known.now)
         self.made = dict(known.made)
         self.acknowledged = dict(known.acknowledged)
+        self.forgotten = known.forgotten
         use(disk)
         self.start()
 
@@ -140,16 +147,27 @@ class Life:
         self.case.successResultOf(self.ledger.close())
         self.start()
 
+    def lose_ids(self) -> None:
+        """Start on files without those of the ids, as a careless backup has them."""
+        self.forgotten = frozenset(self.made)
+        self.mark()
+        self.disk.kill()
+        for path in self.disk.contents():
+            if path.startswith(f"{FAMILY.stem}.ids."):
+                self.disk.unlink(path)
+        self.disk.write_back()
+        self.start()
+
     # -- the world outside --------------------------------------------------------------------
 
     def mark(self) -> None:
         """Write down what the world outside knows by now."""
         now = self.clock.seconds()
-        self.disk.mark(Known(now, dict(self.made), dict(self.acknowledged)))
+        self.disk.mark(Known(now, dict(self.made), dict(self.acknowledged), self.forgotten))
 
     def known(self) -> Known:
         """What it knows."""
-        return Known(self.clock.seconds(), self.made, self.acknowledged)
+        return Known(self.clock.seconds(), self.made, self.acknowledged, self.forgotten)
 
     def send(self, numbers: Iterable[int]) -> IngestResult | None:
         """Send a batch; None where it was refused."""

@@ -253,9 +253,38 @@ class FileTests(RecordedIdsCase):
         ids = self.opened(recorded, lost=lost)
         self.assertEqual(self.known(ids, "a", "b", "c"), [True, False, True])
         ids.add(digests("n"), DAYS[2])
-        self.assertEqual(ids.sync(), {DAYS[1]: 1, DAYS[2]: 1, DAYS[4]: 1})
+        self.assertEqual(ids.sync(), {**recorded, DAYS[2]: 2})
         aside = self.disk.contents()[FAMILY.ids(DAYS[2]) + ".damaged"]
         self.assertEqual(aside, b"something else, longer than a header")
+
+    def test_what_comes_after_lost_ids_does_not_take_their_place(self) -> None:
+        """So a start after a crash, which knows how many there were, does not take it for them."""
+        for there in (b"", HEADER, records("a"), records("a", "b")[:-1]):
+            self.disk.put(FAMILY.ids(DAYS[0]), there)
+            found = (there.startswith(HEADER) and len(there) // 16 - 1) or 0
+            ids = self.opened({DAYS[0]: 3}, lost=[LostIds(DAYS[0], 3, found)])
+            ids.add(digests("n", "m"), DAYS[0])
+            self.assertIsNone(ids.flush())
+            self.assertEqual(len(ids), 5)
+            again = self.opened({DAYS[0]: 3})
+            self.assertEqual(self.known(again, "a", "n", "m"), [found == 1, False, False])
+            again = self.opened({DAYS[0]: 3})
+            again.add(digests("n"), DAYS[0])
+            self.assertEqual(again.sync(), {DAYS[0]: 4})
+            self.assertEqual(self.known(self.opened({DAYS[0]: 4}), "a", "n"), [found == 1, True])
+
+    def test_what_is_forgotten_after_the_replay_is_not_written_in_it(self) -> None:
+        """The file of its day was removed, maybe, and the snapshot still knows of it."""
+        ids = RecordedIds(FAMILY, 1)
+        self.assertEqual(ids.open({DAYS[0]: 1}, DAYS[4]), [])
+        for day in (DAYS[0], DAYS[3]):
+            ids.turn_to(day)
+            ids.add(digests(day), day)
+            self.assertIsNone(ids.flush())
+        self.assertEqual(self.known(ids, DAYS[0], DAYS[3]), [False, True])
+        self.assertEqual(self.names(), ["ledger.ids.2026-11-13"])
+        ids.turn_to(DAYS[4])
+        self.assertEqual(ids.sync(), {DAYS[3]: 1})
 
     def test_a_later_version_is_refused_and_left_alone(self) -> None:
         """Whether the snapshot knows the file or not."""
