@@ -71,7 +71,7 @@ def fabricate(
         key_sha256="",
         route_model="",
         upstream="",
-        target_model="target-model-of-the-upstream-2026-11",
+        target_model="large-2026",
         status=200,
         stream=True,
         input_tokens=900,
@@ -81,7 +81,7 @@ def fabricate(
         cached=False,
         estimated=False,
         latency_ms=1234,
-        attempts=[AttemptRecord("alpha", "target-model-of-the-upstream-2026-11", "ok", 200, 1230)],
+        attempts=[AttemptRecord("alpha", "large-2026", "ok", 200, 1230)],
         ts_ms=0,
         endpoint="chat",
     )
@@ -171,6 +171,6 @@ def config_text(keys: int, budgets: bool) -> str:
         for name in UPSTREAMS:
             parts.append(
                 f'  [[routes.targets]]\n  upstream = "{name}"\n'
-                f'  model = "target-model-of-the-upstream-2026-11"\n  price = {price}\n'
+                f'  model = "large-2026"\n  price = {price}\n'
             )
     return "".join(parts)

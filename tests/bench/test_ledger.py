@@ -48,7 +48,7 @@ class EventsTests(SynchronousTestCase):
         """A ledger that is written is one: its lines in order of time, over all the days."""
         folder = Path(self.mktemp())
         folder.mkdir()
-        self.patch(events, "SEGMENT_BYTES", 200_000)
+        self.patch(events, "SEGMENT_BYTES", 180_000)
         self.patch(events, "_CHUNK_LINES", 50)
         size = events.write_ledger(folder / "ledger.jsonl", Crowd(keys=5, days=4), 1_000)
         names = ["ledger.000001.jsonl", "ledger.000002.jsonl", "ledger.000003.jsonl"]
