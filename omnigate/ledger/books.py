@@ -7,7 +7,7 @@ it was recorded before is for :class:`~omnigate.ledger.recorded_ids.RecordedIds`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from omnigate.ledger.ingest import Entry
@@ -67,6 +67,13 @@ class Books:
         """Enter an event read back from the disk."""
         self.totals.count(event, cost_nano)
         self._recent.append(line)
+
+    def replay_all(self, run: Sequence[tuple[RecordedEvent, int, bytes]]) -> None:
+        """Enter events read back from the disk: each with its cost and its line."""
+        count = self.totals.count
+        for event, cost_nano, _ in run:
+            count(event, cost_nano)
+        self._recent.extend(line for _, _, line in run[-RECENT_EVENTS:])
 
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """The newest events as objects, newest first; ``cost_usd`` is the exact decimal string."""

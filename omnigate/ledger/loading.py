@@ -32,7 +32,7 @@ from omnigate.ledger.snapshots import (
 from omnigate.periods import utc_day
 
 #: Lines that are entered in one step: about 0.1 s, after which a stop can break the start off.
-STEP_LINES = 4_000
+STEP_LINES = 4000
 
 #: What a snapshot's name ends with that cannot be used and is kept, and how many of one name are
 #: kept: ``.damaged``, ``.damaged.2`` and so on. Each is of one start that went wrong.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 import attrs
 from twisted.logger import LogLevel
@@ -92,16 +93,15 @@ class Replay:
             return
         self.ids.turn_to(day)
         digests = [id_digest(event.id) for event, _, _ in run]
-        fresh = []
-        for digest, known, (event, cost_nano, line) in zip(
-            digests, self.ids.known(digests), run, strict=True
-        ):
-            if not known:
-                self.books.replay(event, cost_nano, line)
-                fresh.append(digest)
-        self.ids.add(fresh, day)
-        self.events += len(fresh)
-        self.duplicates += len(run) - len(fresh)
+        known = self.ids.known(digests)
+        duplicates = sum(known)
+        if duplicates:
+            fresh = [not is_known for is_known in known]
+            run, digests = list(compress(run, fresh)), list(compress(digests, fresh))
+        self.books.replay_all(run)
+        self.ids.add(digests, day)
+        self.events += len(run)
+        self.duplicates += duplicates
 
     def _damage(self, path: str, offset: int, reason: str) -> None:
         self.damaged += 1
