@@ -8,6 +8,7 @@ provider's own figures mean.
 
 import json
 from typing import Annotated, Any
+from zlib import crc32
 
 import msgspec
 
@@ -28,6 +29,11 @@ MAX_BATCH_EVENTS = 500
 
 # Request ids have 32 characters; ids of other senders may be longer, but are remembered.
 MAX_ID_CHARS = 256
+
+# What a checked line ends with: the CRC-32 of all that stands before it.
+_CHECK = b',"crc32":"%08x"}'
+_CHECK_BYTES = len(_CHECK % 0)
+_CHECK_BEGIN = _CHECK[: _CHECK.index(b"%")]
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 EventId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_CHARS)]
@@ -129,6 +135,24 @@ def encode_event(event: UsageEvent) -> bytes:
         return _encode(event)
     except UnicodeEncodeError:
         return _encode(_repaired(msgspec.to_builtins(event)))
+
+
+def checked_line(line: bytes) -> bytes:
+    """Return an event's line with its own checksum as one more member, the last one.
+
+    A disk that lost its power may have put the beginning of one line before the end of an earlier
+    one, and that may well be JSON.
+    """
+    body = line[:-1]
+    return b'%b,"crc32":"%08x"}' % (body, crc32(body))
+
+
+def is_intact(line: bytes) -> bool:
+    """Whether the checksum of a line is right; one without any may have been written without."""
+    end = line[-_CHECK_BYTES:]
+    if not end.startswith(_CHECK_BEGIN):
+        return True
+    return end == _CHECK % crc32(line[:-_CHECK_BYTES])
 
 
 def decode_event(line: bytes | dict[str, Any]) -> UsageEvent:

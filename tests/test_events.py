@@ -16,8 +16,10 @@ from omnigate.events import (
     InvalidEvent,
     TokenCounts,
     UsageEvent,
+    checked_line,
     decode_event,
     encode_event,
+    is_intact,
 )
 
 
@@ -106,6 +108,38 @@ class EncodeTests(SynchronousTestCase):
         self.assertEqual(decode_event(line), event)
         self.assertEqual(decode_event(json.loads(line)), event)
         self.assertEqual(len(line.splitlines()), 1)
+
+
+class CheckTests(SynchronousTestCase):
+    @settings(max_examples=150, deadline=None)
+    @given(events)
+    def test_a_checked_line_is_the_event_still(self, event: UsageEvent) -> None:
+        """The checksum is one more member, which readers that do not know it leave out."""
+        line = checked_line(encode_event(event))
+        self.assertTrue(is_intact(line))
+        self.assertEqual(decode_event(line), event)
+
+    @settings(max_examples=150, deadline=None)
+    @given(events, events, st.data())
+    def test_parts_of_two_lines_are_none(
+        self, first: UsageEvent, second: UsageEvent, data: st.DataObject
+    ) -> None:
+        """The beginning of one line before the end of another is no third event."""
+        one, other = (checked_line(encode_event(event)) for event in (first, second))
+        at = data.draw(st.integers(1, min(len(one), len(other)) - 1))
+        mixed = one[:at] + other[at:]
+        try:
+            event = decode_event(mixed)
+        except InvalidEvent:
+            return
+        if is_intact(mixed):
+            self.assertIn(event, (first, second))
+
+    def test_lines_without_a_checksum_are_taken(self) -> None:
+        """Those that an earlier version wrote."""
+        self.assertTrue(is_intact(encode_event(an_event())))
+        for short in (b"", b"}", b"{}"):
+            self.assertTrue(is_intact(short))
 
 
 class DecodeTests(SynchronousTestCase):

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from omnigate.events import NO_TOKENS, AttemptRecord, TokenCounts, UsageEvent, encode_event
+from omnigate.events import (
+    NO_TOKENS,
+    AttemptRecord,
+    TokenCounts,
+    UsageEvent,
+    checked_line,
+    encode_event,
+)
 from omnigate.gateway.access_log import AccessLine, level_of, moment_text
 from omnigate.gateway.tally import NONE, OTHER, Tally
 
@@ -50,7 +57,7 @@ class Books:
         :param first_seconds: how long it took to the first byte of a relayed answer.
         """
         self.events += 1
-        self._append(encode_event(event))
+        self._append(checked_line(encode_event(event)))
         self.tally.used(event, outcome, seconds, first_seconds)
 
     def refusal(

@@ -32,7 +32,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from omnigate.events import MAX_EVENT_BYTES
+from omnigate.events import MAX_EVENT_BYTES, is_intact
 from omnigate.files import (
     AppendFile,
     IWriter,
@@ -523,7 +523,7 @@ class Spool:
 
 
 def _is_event(line: bytes) -> bool:
-    """Tell an event from damage: valid UTF-8 and a JSON object with an id.
+    """Tell an event from damage: valid UTF-8, a JSON object with an id, and its checksum if any.
 
     Whether it is right in every member is for the control plane to say, which counts those that
     are not; a line that is no JSON would spoil the batch it stands in.
@@ -533,7 +533,7 @@ def _is_event(line: bytes) -> bool:
         _decode(line)
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return False
-    return True
+    return is_intact(line)
 
 
 def _pieces(lines: Iterable[bytes]) -> Iterable[bytes]:

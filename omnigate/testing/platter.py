@@ -212,10 +212,8 @@ class StoredFile:
         if kind == 1:
             return self.kept
         changes = self.changes[: rng.randint(1, len(self.changes))]
-        # Not a cut: what it freed is given out again only once the disk has the cut.
-        writes = [i for i, one in enumerate(changes[:-1]) if isinstance(one, Write)]
-        if kind == 2 and writes:
-            del changes[rng.choice(writes)]
+        if kind == 2 and len(changes) > 1:
+            del changes[rng.randrange(len(changes) - 1)]
         last = changes[-1]
         if isinstance(last, Write):
             changes[-1] = attrs.evolve(last, data=last.data[: rng.randint(0, len(last.data))])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.events import encode_event
+from omnigate.events import checked_line, encode_event
 from omnigate.files import AppendFile
 from omnigate.gateway import spool as spool_module
 from omnigate.gateway.spool import (
@@ -376,6 +376,14 @@ class LoadTests(SpoolCase):
                 spool.append(event(4))
                 self.assertEqual(numbers(self.after_crash()), [*expected, 4])
                 spool.close()
+
+    def test_parts_of_two_lines(self) -> None:
+        """What a power loss put together out of two events is JSON, and is no event."""
+        one, other = (checked_line(event(number)) for number in (1, 2))
+        self.put(one[:20] + other[20:] + b"\n" + other + b"\n")
+        spool = self.make()
+        self.assertEqual([2], numbers(spool.peek()))
+        self.assertEqual(1, spool.damaged)
 
     def test_damaged_lines(self) -> None:
         """Damaged lines are dropped, counted and logged; the others are loaded."""
