@@ -283,59 +283,6 @@ class World:
         self.case.successResultOf(self.ledger.close())
 
 
-def batches(world: World) -> None:
-    """Batches, one of them sent again, and a start from the lines."""
-    world.send(1, 2)
-    world.send(2, 3)
-    world.start()
-    world.send(4)
-
-
-def snapshots(world: World) -> None:
-    """Two generations of snapshots, the second replaced once more."""
-    for number in range(4):
-        world.send(number)
-        world.wait()
-
-
-def sealing(world: World) -> None:
-    """Segments sealed since they were full and since a day was over, with starts between."""
-    world.send(1)
-    world.send(2, 3, 4)
-    world.send(5)
-    world.start()
-    world.wait(days=1)
-    world.send(6)
-    world.start()
-
-
-def retention(world: World) -> None:
-    """Segments deleted, and days of ids forgotten."""
-    for number in range(5):
-        world.send(number)
-        world.wait(days=1)
-    world.stop()
-    world.start()
-    world.wait(days=3)
-
-
-def sweeping(world: World) -> None:
-    """Several segments deleted at a time."""
-    for number in range(4):
-        world.send(2 * number, 2 * number + 1)
-        world.send(number + 10)
-    world.wait(days=3)
-    world.wait()
-
-
-def stops(world: World) -> None:
-    """Clean stops and starts."""
-    for number in range(3):
-        world.send(number, number + 10)
-        world.stop()
-        world.start()
-
-
 def spare(world: World) -> None:
     """A snapshot that went bad, after segments were deleted: the spare is all there is."""
     for number in range(3):
@@ -349,7 +296,10 @@ def spare(world: World) -> None:
 
 
 class CrashPointTests(SynchronousTestCase):
-    """Whatever a crash leaves at any moment, a start makes the right sums of it."""
+    """Whatever a crash leaves at any moment, a start makes the right sums of it.
+
+    :mod:`tests.crash.test_ledger` does so for everything that a ledger does on a disk that is well.
+    """
 
     def setUp(self) -> None:
         self.patch(files, "os", MemoryDisk())
@@ -406,31 +356,6 @@ class CrashPointTests(SynchronousTestCase):
         if self.rng.random() < 0.2:
             self.assertEqual(verify(Family(PATH), ids_days).first, [])
 
-    def test_batches(self) -> None:
-        """Lines written, synced, or torn."""
-        self.crashed(batches)
-
-    def test_snapshots(self) -> None:
-        """A snapshot built, and both renames."""
-        self.crashed(snapshots)
-
-    def test_sealing(self) -> None:
-        """Both halves of sealing, and the snapshot behind it."""
-        self.crashed(sealing)
-
-    def test_retention(self) -> None:
-        """Segments and ids removed."""
-        self.crashed(retention, ids_days=2)
-
-    def test_clean_stops(self) -> None:
-        """The last snapshot."""
-        self.crashed(stops)
-
     def test_a_bad_snapshot(self) -> None:
         """The spare, while the bad one is being replaced."""
         self.crashed(spare)
-
-    def test_sweeping(self) -> None:
-        """Several segments removed."""
-        self.patch(store, "SEAL_BYTES", 1_000)
-        self.crashed(sweeping)
