@@ -122,6 +122,7 @@ def makeService(options: Options) -> Service:
         ids_days=config_file.config.retention.ledger_ids_days,
         ledger_days=config_file.config.retention.ledger_days,
         wall=time.time,
+        steady=time.monotonic,
         observe=lambda event, cost_nano: recorded(event, cost_nano),
         observe_write=metrics.wrote,
         pause=lambda: pause(reactor),

@@ -22,6 +22,7 @@ from omnigate.ledger.books import Books
 from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.recorded_ids import LostIds, NewerIdsError, RecordedIds
 from omnigate.ledger.replay import LedgerUnreadableError, Note, Replay
+from omnigate.ledger.retention import last_write
 from omnigate.ledger.segments import Segments
 from omnigate.ledger.snapshots import (
     MAX_SNAPSHOT_BYTES,
@@ -29,6 +30,7 @@ from omnigate.ledger.snapshots import (
     NewerSnapshotError,
     decode,
 )
+from omnigate.ledger.trusted_time import TrustedTime
 from omnigate.periods import utc_day
 
 #: Lines that are entered in one step: about 0.1 s, after which a stop can break the start off.
@@ -71,6 +73,7 @@ class Loaded:
         newest snapshot was not usable.
     :ivar replayed: events counted from lines; ``duplicates``, ``damaged`` and ``torn_bytes`` as
         :class:`~omnigate.ledger.replay.Replay` and the end of the active segment have them.
+    :ivar known_ms: when the files were last written, as far as they say; None if they do not.
     """
 
     start: Start
@@ -80,12 +83,15 @@ class Loaded:
     duplicates: int
     damaged: int
     torn_bytes: int
+    known_ms: int | None
 
 
 @attrs.define(eq=False)
 class Loading:
     """One start.
 
+    :ivar now_ms: what the clock shows; once it is known how old the files are, what is believed of
+        it (:mod:`~omnigate.ledger.trusted_time`).
     :ivar notes: what the log is to be told so far; the reader empties it.
     :ivar loaded: the outcome, once :meth:`step` has returned True.
     """
@@ -128,12 +134,14 @@ class Loading:
         yield
         start = yield from self._choose(found.sealed)
         yield
+        known_ms = self._known_ms(start, found.sealed)
+        self.now_ms = TrustedTime(self.now_ms, known_ms, 0.0).believed_ms
         for lost in self.ids.open(start.ids, utc_day(self.now_ms)):
             self._note(LogLevel.error, f"{self._lost(lost)}; they would count again if sent again")
         # The time first: so they keep of what is replayed no more than they need in the end.
         today = utc_day(self.now_ms)
         start.books.turn_to(today, self.now_ms)
-        replay = Replay(start.books, self.ids, notes=self.notes)
+        replay = Replay(start.books, self.ids, today, notes=self.notes)
         in_sealed = sum(segment.events for segment in start.sealed)
         self.segments.begin_reading(start.position, start.events - in_sealed)
         yield
@@ -158,6 +166,7 @@ class Loading:
             duplicates=replay.duplicates,
             damaged=replay.damaged,
             torn_bytes=torn_bytes,
+            known_ms=known_ms,
         )
 
     def _choose(self, sealed: list[int]) -> Generator[None, None, Start]:
@@ -183,6 +192,14 @@ class Loading:
             self._tell_refused(start.source, refused)
         self._tell_gaps([n for n in sealed if n >= start.position.segment], start.position)
         return start
+
+    def _known_ms(self, start: Start, sealed: list[int]) -> int | None:
+        """When the snapshot was written; without one, when the last line was recorded."""
+        if start.written_at_ms is not None:
+            return start.written_at_ms
+        paths = [self.family.active, *(self.family.sealed(number) for number in sealed[-1:])]
+        times = [time for path in paths if (time := last_write(path)) is not None]
+        return _instant_ms(times[0]) if times else None
 
     def _lost(self, lost: LostIds) -> str:
         return (
@@ -212,7 +229,7 @@ class Loading:
             refused.append(f"{path}: {damage}")
             self._unusable.append(path)
             return None
-        written_at_ms = round(datetime.fromisoformat(head.written_at).timestamp() * 1000)
+        written_at_ms = _instant_ms(head.written_at)
         return Start(head.position, books, path, head.events, head.sealed, head.ids, written_at_ms)
 
     def _cut_torn(self) -> int:
@@ -285,6 +302,10 @@ class Loading:
                 f"{self.family.sealed(gaps[0][0])}: what was recorded in them is not counted. Put "
                 "them back and start again, or go on without them.",
             )
+
+
+def _instant_ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _free_name(path: str) -> str:

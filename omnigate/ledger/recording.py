@@ -107,6 +107,7 @@ class Recording:
     :ivar books: what only this class enters events in, once they are on the disk.
     :ivar events: how many events that is, since the ledger began.
     :ivar now_ms: the time of recording.
+    :ivar trusted_ms: the time by which things are forgotten.
     :ivar entered: told after each group of how many events were entered, and what the writer says.
     :ivar observe: told of each event and its cost in nano-dollars once it is recorded.
     :ivar revision: changes whenever something is entered.
@@ -120,6 +121,7 @@ class Recording:
     counters: LedgerCounters
     trouble: Trouble
     now_ms: Callable[[], int]
+    trusted_ms: Callable[[], int]
     entered: Callable[[int, Appended], None]
     observe: Callable[[UsageEvent, int], None] | None = None
     revision: int = 0
@@ -204,6 +206,7 @@ class Recording:
                 [entry.digest for entry in entries],
                 [entry.line for entry in entries],
                 group.day,
+                utc_day(self.trusted_ms()),
             )
         )
         written.addCallbacks(

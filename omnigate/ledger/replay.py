@@ -22,6 +22,9 @@ from omnigate.text import one_line
 #: Damaged lines that are logged one by one, with their places; the others are counted.
 DAMAGE_LOGGED = 20
 
+#: The last day there is.
+LAST_DAY = "9999-12-31"
+
 
 class LedgerUnreadableError(Exception):
     """The ledger cannot be loaded; the text names the file and what to do."""
@@ -42,6 +45,8 @@ class Replay:
     Ids are forgotten as the days of recording go by in the lines, so each line is judged as it was
     when it was written.
 
+    :ivar today: the UTC day by which ids are forgotten. Lines that were recorded later, when the
+        clock was ahead, do not make others be forgotten.
     :ivar events: events that were counted.
     :ivar duplicates: lines skipped since their id was known.
     :ivar damaged: lines that could not be read. They stay in the file.
@@ -50,6 +55,7 @@ class Replay:
 
     books: Books
     ids: RecordedIds
+    today: str = LAST_DAY
     events: int = 0
     duplicates: int = 0
     damaged: int = 0
@@ -91,7 +97,7 @@ class Replay:
         """Count lines that were recorded on one day."""
         if not run:
             return
-        self.ids.turn_to(day)
+        self.ids.turn_to(min(day, self.today))
         digests = [id_digest(event.id) for event, _, _ in run]
         known = self.ids.known(digests)
         duplicates = sum(known)

@@ -36,9 +36,10 @@ from omnigate.ledger.replay import Note
 from omnigate.ledger.store import Appended, LedgerStore, StoreFigures
 from omnigate.ledger.totals import NamedSums, Sums
 from omnigate.ledger.trouble import Trouble
+from omnigate.ledger.trusted_time import TrustedTime
 from omnigate.ledger.upkeep import Upkeep
 from omnigate.money import Price
-from omnigate.periods import UTC, utc_day
+from omnigate.periods import DAY_MS, END_MS, UTC, utc_day
 
 __all__ = [
     "MAX_BATCH_EVENTS",
@@ -49,6 +50,10 @@ __all__ = [
     "LoadCanceledError",
     "StorageUnavailable",
 ]
+
+#: The last time of recording that there is: a day before the end of the year 9999, since what is
+#: looked for is often the next day.
+LAST_MS = END_MS - 2 * DAY_MS
 
 
 class LoadCanceledError(Exception):
@@ -64,6 +69,7 @@ class Ledger:
     :param path: the active segment, such as ``/var/lib/omnigate/ledger.jsonl``.
     :param clock: for what lasts.
     :param wall: seconds since 1970, the time of recording; the clock's where it is left out.
+    :param steady: seconds that nobody sets; the clock's where it is left out.
     :param writer: the thread that does everything that touches the disk.
     :param price: the price of an event's target, None where there is none.
     :param ids_days: for how many days the ids of recorded events are remembered; 0 for ever.
@@ -87,6 +93,7 @@ class Ledger:
         ids_days: int = 3,
         ledger_days: int = 0,
         wall: Callable[[], float] | None = None,
+        steady: Callable[[], float] | None = None,
         observe: Callable[[UsageEvent, int], None] | None = None,
         observe_write: Callable[[float], None] | None = None,
         pause: Callable[[], Awaitable[None]] | None = None,
@@ -95,6 +102,8 @@ class Ledger:
         self._family = Family(path)
         self._clock = clock
         self._wall = wall or clock.seconds
+        self._steady = steady or clock.seconds
+        self._trusted = TrustedTime(0, None, 0.0)
         self._writer = writer
         self._price = price
         self._ids_days = ids_days
@@ -202,6 +211,8 @@ class Ledger:
         self.counters.loaded(loaded)
         self._revision += 1
         self._store = store
+        self._trusted = TrustedTime(self._now_ms(), loaded.known_ms, self._steady())
+        self._tell_doubt(0)
         trouble = Trouble(
             self._family.active, self._clock, lambda: self._writer.submit(store.probe)
         )
@@ -214,6 +225,7 @@ class Ledger:
             counters=self.counters,
             trouble=trouble,
             now_ms=self._now_ms,
+            trusted_ms=self._trusted_ms,
             entered=self._entered,
             observe=self._observe,
         )
@@ -224,6 +236,7 @@ class Ledger:
             counters=self.counters,
             recording=self._recording,
             now_ms=self._now_ms,
+            trusted_ms=self._trusted_ms,
             pause=self._pause,
             ledger_days=self._ledger_days,
         )
@@ -282,8 +295,8 @@ class Ledger:
         """
         if self._recording is None or self._closing:
             return fail(LedgerNotReady())
-        now_ms = self._now_ms()
-        self._recording.books.turn_to(utc_day(now_ms), now_ms)
+        trusted_ms = self._trusted_ms()
+        self._recording.books.turn_to(utc_day(trusted_ms), trusted_ms)
         return self._recording.record(events)
 
     def _entered(self, events: int, appended: Appended) -> None:
@@ -293,7 +306,24 @@ class Ledger:
             self._upkeep.entered(events, appended)
 
     def _now_ms(self) -> int:
-        return int(self._wall() * 1000)
+        return max(0, min(int(self._wall() * 1000), LAST_MS))
+
+    def _trusted_ms(self) -> int:
+        """The time by which things are forgotten."""
+        before = self._trusted.doubted
+        trusted_ms = self._trusted.look(self._now_ms(), self._steady())
+        self._tell_doubt(before)
+        return trusted_ms
+
+    def _tell_doubt(self, before: int) -> None:
+        """Log that the clock is not believed, when that begins."""
+        if self._trusted.doubted and not before:
+            self._log.warn(
+                "the clock is {days} days ahead of the time of the ledger; for an hour nothing is "
+                "forgotten by it (ids, old segments and sums). If the clock is wrong, set it right "
+                "within that hour; if the control plane was down for so long, all is well.",
+                days=self._trusted.doubted,
+            )
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -128,15 +128,18 @@ class LedgerStore:
 
     # -- recording ----------------------------------------------------------------------------
 
-    def append(self, digests: Sequence[bytes], lines: Sequence[bytes], day: str) -> Appended:
+    def append(
+        self, digests: Sequence[bytes], lines: Sequence[bytes], day: str, today: str
+    ) -> Appended:
         """Write and sync the lines of events that were not recorded before.
 
         :param digests: for each event what is remembered of its id.
         :param lines: for each event its line.
         :param day: the UTC day of recording of them all.
+        :param today: the UTC day by which ids are forgotten.
         :raises OSError: the disk refused; nothing of the group is recorded.
         """
-        forgotten = self._turn_to(day)
+        forgotten = self._turn_to(today)
         known = self._ids.known(digests)
         fresh = [not is_known for is_known in known]
         seconds = 0.0
@@ -189,17 +192,21 @@ class LedgerStore:
             self._count()
         return True
 
-    def install_snapshot(self, chunks: Sequence[bytes], events: int, now_ms: int) -> None:
+    def install_snapshot(
+        self, chunks: Sequence[bytes], events: int, trusted_ms: int, now_ms: int
+    ) -> None:
         """Write a snapshot of all that was recorded up to now.
 
         :param chunks: the rows of the books, which hold just that.
         :param events: how many events that is.
+        :param trusted_ms: the time by which things are forgotten, which it is dated with.
+        :param now_ms: what the clock shows.
         :raises OSError: the disk refused; a usable snapshot is there as before.
         """
         recorded = self._ids.sync()
         position = self._segments.position
         head = SnapshotHead(
-            written_at=rfc3339(now_ms),
+            written_at=rfc3339(trusted_ms),
             position=position,
             active_sha256=self._segments.active_sha256(),
             sealed=(*self._sealed, *self._segments.sealed),

@@ -44,7 +44,8 @@ class Upkeep:
     """Seals, snapshots and deletes, each when it is due.
 
     :ivar ledger_days: for how many days sealed segments are kept; 0 for ever. May be changed.
-    :ivar now_ms: the time of recording.
+    :ivar now_ms: what the clock shows.
+    :ivar trusted_ms: the time by which things are forgotten.
     :ivar pause: lets the reactor do something else.
     """
 
@@ -54,6 +55,7 @@ class Upkeep:
     counters: LedgerCounters
     recording: Recording
     now_ms: Callable[[], int]
+    trusted_ms: Callable[[], int]
     pause: Callable[[], Awaitable[None]]
     ledger_days: int
     _owed: bool = attrs.field(default=False, init=False)
@@ -152,7 +154,7 @@ class Upkeep:
             await self._sweep(old)
 
     def _today(self) -> str:
-        return utc_day(self.now_ms())
+        return utc_day(self.trusted_ms())
 
     async def _seal(self, by_day: bool) -> None:
         """Seal the active segment where that is due; a snapshot follows."""
@@ -167,7 +169,7 @@ class Upkeep:
         """Sealed segments to delete; a snapshot comes first where two do not cover them yet."""
         if not self.ledger_days:
             return []
-        job = partial(self.store.outdated, self.ledger_days, self.now_ms())
+        job = partial(self.store.outdated, self.ledger_days, self.trusted_ms())
         old = await self._tried(job) or []
         if old and self.store.uncovered(old):
             self._owed = True
@@ -197,7 +199,13 @@ class Upkeep:
                 return  # also where the group that was waited for has brought it about
             chunks = await self._chunks()
             installed = self.writer.submit(
-                partial(self.store.install_snapshot, chunks, self.recording.events, self.now_ms())
+                partial(
+                    self.store.install_snapshot,
+                    chunks,
+                    self.recording.events,
+                    self.trusted_ms(),
+                    self.now_ms(),
+                )
             )
         finally:
             self.recording.release()

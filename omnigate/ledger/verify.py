@@ -38,6 +38,7 @@ from omnigate.ledger.loading import SET_ASIDE
 from omnigate.ledger.reading import Run, SeenIds, SegmentReader, gaps_in, read_runs, segments_of
 from omnigate.ledger.verified_ids import CountedIds, IdCheck, days_between
 from omnigate.ledger.verified_sums import RowDifference, differences, shortfalls
+from omnigate.periods import utc_day
 
 #: How often everything is read anew since retention deleted something meanwhile. It does so every
 #: five minutes at most, and mostly once a day.
@@ -83,7 +84,7 @@ def _attempt(
 def _tell_set_aside(family: Family, findings: Findings) -> None:
     """Tell of files that a start could not read and kept."""
     for name in list_names(family.folder):
-        if name.startswith(os.path.basename(family.stem) + ".") and name.endswith(SET_ASIDE):
+        if name.startswith(os.path.basename(family.stem) + ".") and SET_ASIDE in name:
             path = os.path.join(family.folder, name)
             findings.note(f"{path} was set aside by a start that could not read it.")
 
@@ -234,8 +235,10 @@ class _Walk:
             # As the ledger did, so that what it dropped then is dropped here.
             self.ids.last_day = run.day
             now_ms = int(datetime.fromisoformat(f"{run.day}T00:00:00+00:00").timestamp()) * 1000
+            # A line that is later than the snapshot is of a time when the clock was ahead.
+            now_ms = min(now_ms, max((g.written_ms for g in self.generations), default=now_ms))
             for books in kept:
-                books.turn_to(run.day, now_ms)
+                books.turn_to(utc_day(now_ms), now_ms)
         fresh = []
         for line, event, cost, digest, new in zip(
             run.lines, run.events, run.costs, run.digests, run.new, strict=True
