@@ -111,7 +111,13 @@ class Life:
         disk: MemoryDisk,
         options: Options,
         known: Known | None = None,
+        *,
+        full: bool = False,
     ) -> None:
+        """Start the ledger.
+
+        :param full: whether nothing fits on the disk at that start.
+        """
         self.case = case
         self.disk = disk
         self.options = options
@@ -122,13 +128,15 @@ class Life:
         self.acknowledged = dict(known.acknowledged)
         self.forgotten = known.forgotten
         use(disk)
-        self.start()
+        self.start(full=full)
 
     # -- the process --------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start a process; the one before was killed. The disk is well then."""
+    def start(self, *, full: bool = False) -> None:
+        """Start a process; the one before was killed. The disk is well then, or full."""
         self.disk.kill()
+        if full:
+            self.fill(0)
         for call in self.clock.getDelayedCalls():
             call.cancel()
         self.ledger = Ledger(
