@@ -29,6 +29,13 @@ from omnigate.periods import END_MS, TOTAL, UTC, bounds
 #: Keys that are looked at in one go on the reactor's thread: 2 ms.
 MAX_KEYS_AT_ONCE: Final = 500
 
+#: Crossings of its soft budget that are remembered of a key. A period has one, and one more for
+#: each time that somebody changes the amount.
+MAX_TOLD: Final = 16
+
+#: A period, from its first instant to the next one's, and the amount of a soft budget.
+_Crossing = tuple[tuple[int, int], int]
+
 Pause = Callable[[], Awaitable[None]]
 
 
@@ -51,12 +58,10 @@ class _Watched:
 
     :ivar key: as it was then; where the book has another one, that has to be looked at.
     :ivar period_ms: when the period of the last look began, and when it ends.
-    :ivar told: beginning of the period and amount for which a crossing of the soft budget was told.
     """
 
     key: GatewayKey
     period_ms: tuple[int, int] = (0, 0)
-    told: tuple[int, int] | None = None
 
 
 class BudgetWatch:
@@ -88,6 +93,9 @@ class BudgetWatch:
         self._begun_ms, self._turns_ms = 0, 0
         self._blocked: set[str] = set()
         self._over_soft: set[str] = set()
+        # The crossings that were told, by hash, the oldest first. A key that loses its budgets has
+        # them still, so that one that gets the same again is no news.
+        self._told: dict[str, dict[_Crossing, None]] = {}
         self.revision = 0
         self.keys: tuple[GatewayKey, ...] = ()
         self.exceeded = 0
@@ -232,6 +240,8 @@ class BudgetWatch:
             self._forget_hashes(self._watched[sha256])
             self._blocked.discard(sha256)
             self._over_soft.discard(sha256)
+        for sha256 in self._told.keys() - {key.sha256 for key in keys}:
+            del self._told[sha256]
         self.keys, self._watched = keys, watched
         self.revision += 1
 
@@ -259,10 +269,13 @@ class BudgetWatch:
             self._over_soft.discard(key.sha256)
             return
         self._over_soft.add(key.sha256)
-        crossing = (watched.period_ms[0], soft_nano)
-        if watched.told == crossing:
+        crossing = (watched.period_ms, soft_nano)
+        told = self._told.setdefault(key.sha256, {})
+        if crossing in told:
             return
-        watched.told = crossing
+        told[crossing] = None
+        if len(told) > MAX_TOLD:
+            del told[next(iter(told))]
         if self._loaded or spent_nano - self._recorded_nano(key) < soft_nano:
             self._tell(key, spent_nano)
 

@@ -375,6 +375,54 @@ class SoftTests(WatchCase):
         self.spend("a", 1)
         self.assertEqual(self.told(), ["a"])
 
+    def test_back_and_forth(self) -> None:
+        """Amount, period and zone that were there before, and none in between, are no news."""
+        one = {"soft_budget_usd": 1, "budget_period": "daily"}
+        others: list[dict[str, Any]] = [
+            {},
+            {"budget_usd": 9},
+            {**one, "soft_budget_usd": 2},
+            {**one, "budget_period": "monthly"},
+            {**one, "budget_timezone": STOCKHOLM},
+        ]
+        self.keys(a=one)
+        self.settle()
+        self.spend("a", 2)
+        self.assertEqual(self.told(), ["a"])
+        for other, news in zip(others, ([], [], ["a"], ["a"], ["a"]), strict=True):
+            for again in (news, []):
+                self.keys(a=other)
+                self.assertEqual(self.told(), again, other)
+                self.keys(a=one)
+                self.assertEqual(self.told(), [], other)
+
+    def test_a_clock_to_and_fro(self) -> None:
+        """A period that comes once more is told once."""
+        self.keys(a={"soft_budget_usd": 1, "budget_period": "daily"})
+        self.settle()
+        self.spend("a", 1)
+        self.assertEqual(self.told(), ["a"])
+        self.clock.advance(5 * 3600)
+        self.spend("a", 1)
+        self.assertEqual(self.told(), ["a"])
+        for hours in (-5, 5):
+            self.clock.rightNow += hours * 3600
+            self.assertEqual(self.told(), [])
+
+    def test_what_is_remembered_is_bounded(self) -> None:
+        """Of one key so many crossings, and nothing of one that is gone."""
+        for amount in range(1, 50):
+            self.keys(a={"soft_budget_usd": amount}, b={})
+            self.settle()
+            self.spend("a", 1)
+            self.assertEqual(self.told(), ["a"])
+        self.keys(a={"soft_budget_usd": 49}, b={})
+        self.assertEqual(self.told(), [])
+        self.keys(b={})
+        self.settle()
+        self.keys(a={"soft_budget_usd": 49}, b={})
+        self.assertEqual(self.told(), ["a"])
+
 
 class AnyHistoryTests(WatchCase):
     """Whatever happens, the watch says what a look at every key would."""
