@@ -25,6 +25,11 @@ from omnigate.text import reason_of
 #: The fetch has a time limit of its own; this one holds should it ever be forgotten.
 FETCH_SECONDS = 15.0
 
+#: The least time between two polls that were not due: however many batches tell of other versions,
+#: as two control planes behind one address would, the config is asked for eight times a second.
+#: Where one key after another spends its budget, a block may come as much later.
+EARLY_SECONDS = 0.125
+
 #: Snapshots up to this are decoded at once, in some 5 ms; it is about 1,500 keys. Longer ones are
 #: decoded in the writer's thread, where ten thousand keys hold up nobody for 40 ms.
 MAX_DECODED_AT_ONCE_BYTES = 256 * 1024
@@ -78,6 +83,7 @@ class ConfigPull:
         self._next: IDelayedCall | None = None
         self._told_version = ""
         self._told_meanwhile = False
+        self._early_at = float("-inf")
         self.failures = 0
         self.polled_at: float | None = None
 
@@ -104,18 +110,26 @@ class ConfigPull:
     def told(self, version: str) -> None:
         """Poll at once where the control plane says that it has another config than ours.
 
-        Once for each version: should it not be usable here, the polls go on at their own pace.
+        Once for each version, until another one is in force here: should it not be usable, the
+        polls go on at their own pace. Nor is there more than one poll in :data:`EARLY_SECONDS`.
 
         :param version: empty where the control plane has yet to make the next one.
         """
         if self._stopped or version == self.version or (version and version == self._told_version):
             return
         self._told_version = version
-        if self._next is not None:
-            self._next.reset(0.0)
-        else:
+        if self._next is None:
             # The answer under way may be older than what was told.
             self._told_meanwhile = True
+            return
+        early = self._early_poll()
+        if early < self._next.getTime():
+            self._next.reset(early - self._clock.seconds())
+            self._early_at = early
+
+    def _early_poll(self) -> float:
+        """When a poll that is not due may begin; the last such one may have been a moment ago."""
+        return max(self._clock.seconds(), self._early_at + EARLY_SECONDS)
 
     def stop(self) -> Deferred[None]:
         """Stop polling; the snapshot in force stays.
@@ -172,7 +186,11 @@ class ConfigPull:
 
     def _poll_later(self) -> None:
         self._pending = None
-        pause = 0.0 if self._told_meanwhile else self._poll_seconds
+        pause = self._poll_seconds
+        if self._told_meanwhile:
+            early = self._early_poll()
+            if early < self._clock.seconds() + pause:
+                pause, self._early_at = early - self._clock.seconds(), early
         self._told_meanwhile = False
         if not self._stopped:
             self._next = self._clock.callLater(pause, self._poll)
@@ -231,6 +249,9 @@ class ConfigPull:
         self._install(snapshot)
         self._in_force = snapshot
         self._last_body = body
+        # From here on, what was told before would be another config again: a key that is blocked
+        # today as it was yesterday.
+        self._told_version = ""
         waiting, self._waiting = self._waiting, []
         for first in waiting:
             first.callback(snapshot)

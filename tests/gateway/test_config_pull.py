@@ -18,7 +18,7 @@ from omnigate.config.snapshot import (
     encode_snapshot,
 )
 from omnigate.gateway import config_pull as config_pull_module
-from omnigate.gateway.config_pull import FETCH_SECONDS, ConfigPull
+from omnigate.gateway.config_pull import EARLY_SECONDS, FETCH_SECONDS, ConfigPull
 from omnigate.testing.writer import SynchronousWriter
 
 POLL = 2.0
@@ -138,9 +138,46 @@ class PollTests(PullCase):
         self.assertEqual(self.asked, 3)
         # One that is yet to be made has no version.
         for asked in (4, 5):
+            self.clock.advance(EARLY_SECONDS)
             self.pull.told("")
             self.clock.advance(0)
             self.assertEqual(self.asked, asked)
+
+    def test_told_of_a_version_that_was_there_before(self) -> None:
+        """The same keys are blocked as yesterday, which is news again today."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        for name in "babab":
+            self.clock.advance(EARLY_SECONDS)
+            self.give(snapshot(name))
+            self.pull.told(snapshot(name).version)
+            self.clock.advance(0)
+            self.assertEqual(self.pull.version, snapshot(name).version)
+
+    def test_told_over_and_over(self) -> None:
+        """However many batches tell of however many versions, polls keep their distance."""
+        for names in (["b", "c"], [""], ["", "b", "c", "", "d"]):
+            self.asked = 0
+            self.pull = self.make()
+            self.give(snapshot("a"))
+            self.pull.start()
+            for turn in range(1_000):
+                name = names[turn % len(names)]
+                self.pull.told(snapshot(name).version if name else "")
+                self.clock.advance(1 / 1024)
+            # The first poll of all, one told of at once, and one each distance after it.
+            self.assertEqual(self.asked, 1 + 1 + 7)
+            self.pull.stop()
+
+    def test_told_while_polls_are_slow(self) -> None:
+        """The distance is from the beginning of one to that of the next, so there is no more."""
+        self.pull.start()
+        for asked in range(1, 5):
+            self.assertEqual(self.asked, asked)
+            self.pull.told("")
+            self.clock.advance(2 * EARLY_SECONDS)
+            self.open.pop().callback((200, encode_snapshot(snapshot("a"))))
+            self.clock.advance(0)
 
     def test_told_during_a_poll(self) -> None:
         """The answer under way may be older than what was told, so there is another poll."""
