@@ -50,7 +50,6 @@ class Place:
         self.places = {port: f"upstream {name}" for name, port in self.ports.items()}
         self.places[self.control_port] = "control"
         self.attempts_book = folder / "provider.jsonl"
-        self.ledger = folder / "control" / "ledger.jsonl"
         self.spool = folder / "data" / "omnigate-usage.spool"
         self._access_log = folder / "data" / "access.log"
         self._rotated: list[Path] = []
@@ -142,6 +141,11 @@ class Place:
     def access_logs(self) -> list[Path]:
         """The files of the access log, the oldest first."""
         return [*self._rotated, self._access_log]
+
+    def ledger(self) -> list[Path]:
+        """The segments of the ledger, the oldest first."""
+        folder = self.folder / "control"
+        return [*sorted(folder.glob("ledger.[0-9]*.jsonl")), folder / "ledger.jsonl"]
 
     def end_control(self, number: int) -> None:
         """End the control plane with a signal.

@@ -147,7 +147,7 @@ class Soak:
         place.stop()
         asked = [line for book in self._books for line in read_book(book, Asked)]
         attempts = read_book(place.attempts_book, Attempt)
-        ledger = read_book(place.ledger, Event)
+        ledger = [event for path in place.ledger() for event in read_book(path, Event)]
         checks = [
             *judge.Judge(asked, attempts, read_log(place.access_logs()), ledger).run(
                 after.gauges, str(total["cost_usd"])

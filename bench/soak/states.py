@@ -12,10 +12,10 @@ from bench.soak.watch import Sight, slope
 #: Of the data plane, in megabytes: what an allocator keeps free after the largest peak, which may
 #: come after the warm-up: bodies and answers of a megabyte each, several at a time.
 DATA_ALLOWANCE_MB = 16.0
-#: Of the control plane, in megabytes: the same, for a ledger that is read back whole at a start.
+#: Of the control plane, in megabytes: the same, with the rows of a snapshot as they are written.
 CONTROL_ALLOWANCE_MB = 24.0
-#: And for each event its id, which is remembered for three days, in a set of strings.
-CONTROL_EVENT_BYTES = 150
+#: And for each event its id, which is remembered for three days, in a table that has just grown.
+CONTROL_EVENT_BYTES = 64
 #: What the data plane may grow by in the last two thirds of a load, in KB a minute: half of what
 #: losing a hundred bytes at each of 300 requests a second would make.
 DATA_SLOPE_KB = 900.0
