@@ -219,7 +219,7 @@ class Link:
             due = self._world.now + rng.choice(LATE)
             self._world.note(f"a {what} comes only at {due:.3f}")
         elif luck - weather.late < weather.twice and to_server:
-            later = self._world.now + rng.choice(LATE)
+            later = self._world.now + rng.choice((0.0, *LATE))
             self._world.note(f"a request comes once more at {later:.3f}")
             self._copy(data, later)
         line.packets.append((due, to_server, data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SPOOL = f"{DATA_FOLDER}/omnigate-usage.spool"
+
+_IDS = re.compile(r".*/ledger\.ids\.[0-9-]{10}")
 
 #: Days that an event may wait for, which are fewer than ids are known for.
 MAX_DAYS = config.IDS_DAYS - 5
@@ -146,6 +149,7 @@ class Mishaps:
             ("the control plane's disk is full", lambda: self._fill(CONTROL_FOLDER)),
             ("syncs fail", self._syncs_fail),
             ("a table of ids is damaged", lambda: self._damage(".table")),
+            ("ids are lost", self._lose_ids),
             ("a provider is away", self._provider_away),
             ("some days pass", self._days_pass),
             ("some days pass", self._days_pass),
@@ -242,9 +246,7 @@ class Mishaps:
     def _jump(self, wall: float) -> bool:
         """Set the clocks forward by days, if nothing waits that ids are needed for too long."""
         days = (wall - self._world.wall()) / 86_400
-        if self._data.drained and self._control.ready and self._link.idle:
-            # In a day, everything has come to the disks.
-            self._world.disk.write_back()
+        if self._at_rest():
             self._waited_days = 0.0
         elif self._waited_days + days > MAX_DAYS:
             return False
@@ -254,6 +256,13 @@ class Mishaps:
         self._jumped_days += days
         self._world.set_wall(wall)
         return True
+
+    def _at_rest(self) -> bool:
+        """Whether nothing waits and nothing is under way; the disks have had their time then."""
+        if self._data.drained and self._control.ready and self._link.idle:
+            self._world.disk.write_back()
+            return True
+        return False
 
     def _set_back(self) -> None:
         self._world.set_wall(self._world.wall() - self._world.rng.choice((0.5, 20.0, 4000.0)))
@@ -294,6 +303,20 @@ class Mishaps:
             else:
                 content[at] ^= 1 << rng.randrange(8)
                 disk.put(path, bytes(content))
+
+    def _lose_ids(self) -> None:
+        """Remove or shorten an id file, where none of its ids is ever going to come again."""
+        rng, disk = self._world.rng, self._world.disk
+        paths = [path for path in disk.paths(CONTROL_FOLDER) if _IDS.fullmatch(path)]
+        if not paths or not self._at_rest():
+            return
+        self.control_dies(False)
+        path = rng.choice(paths)
+        content = disk.shown(path)
+        kept = rng.choice((0, 16, 16 * rng.randrange(len(content) // 16 + 1)))
+        self._world.note(f"{path} loses all but {kept} of {len(content)} bytes")
+        disk.put(path, content[:kept])
+        self.spoiled.add(path)
 
     def _provider_away(self) -> None:
         name = self._world.rng.choice(tuple(config.PRICES))
