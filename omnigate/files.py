@@ -413,7 +413,8 @@ def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[b
 
     :param end: the offset to stop before; None for the end of the file, which comes earlier if the
         file is shorter.
-    :raises OSError: it cannot be read, or is not there; when the first piece is asked for.
+    :raises OSError: it cannot be read, or is not there; when the first piece is asked for. It names
+        the file.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -422,6 +423,9 @@ def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[b
         while piece := os.read(fd, READ_BYTES if end is None else min(READ_BYTES, end - start)):
             start += len(piece)
             yield piece
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
     finally:
         os.close(fd)
 

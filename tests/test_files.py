@@ -43,6 +43,7 @@ from omnigate.files import (
     sweep_temporaries,
     sync_directory,
 )
+from omnigate.testing.memory_disk import MemoryDisk
 from omnigate.testing.writer import SynchronousWriter
 
 MAX_LINE = 1000
@@ -515,6 +516,22 @@ class SyncDirectoryTests(FolderTestCase):
         patched.restore()
         self.patch(os, "fsync", refuse)
         self.assertRaises(OSError, sync_directory, self.folder)
+
+
+class ReadPiecesTests(SynchronousTestCase):
+    """What is read piece by piece."""
+
+    def test_a_failure_names_the_file(self) -> None:
+        """In the middle of it, too, where the call knows a number only."""
+        disk = MemoryDisk("/state", contents={"/state/file": bytes(3 * files.READ_BYTES)})
+        self.patch(files, "os", disk)
+        for pieces in range(4):
+            reading = files.read_pieces("/state/file")
+            for _ in range(pieces):
+                next(reading)
+            disk.fail("read")
+            error = self.assertRaises(OSError, next, reading)
+            self.assertEqual((error.errno, error.filename), (errno.EIO, "/state/file"))
 
 
 class ReadLinesTests(FolderTestCase):

@@ -97,6 +97,7 @@ class RecordedIds:
     The ids are read when they are first asked for, or by :meth:`load`. A look-up asks every day
     that is kept, 0.5 µs each; without an end to the days they share one table.
 
+    :ivar changed: id files whose records are not those that their tables were made from.
     :param days_kept: for how many days an id is remembered at least (it may be one longer); 0 for
         ever. It must outlast the longest time a data plane may hold undelivered events.
     """
@@ -111,6 +112,7 @@ class RecordedIds:
         self._busy: dict[str, DayFile] = {}
         self._all_read = False
         self._today = ""
+        self.changed: list[str] = []
         # While a start replays: the first day that is still remembered once it is done.
         self._unwritten_before = ""
 
@@ -411,7 +413,7 @@ class RecordedIds:
                 continue
             try:
                 head, table = IdTable.decode(files.read_pieces(path), size)
-            except DamagedTableError:
+            except (DamagedTableError, OSError):
                 continue
             if self._agrees(head, days):
                 kept = sum(count for count, _ in head.days.values())
@@ -431,6 +433,7 @@ class RecordedIds:
             for _ in file.read(0, count):
                 pass
             if file.crc != check:
+                self.changed.append(file.path)
                 return False
         return True
 

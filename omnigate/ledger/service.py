@@ -241,13 +241,14 @@ class Ledger:
             ledger_days=self._ledger_days,
         )
         store.ids_days = self._ids_days
-        self._writer.submit(store.warm_up).addErrback(
+        self._writer.submit(store.warm_up).addCallbacks(
+            self._tell,
             lambda failure: self._log.error(
                 "{path}: the ids of recorded events cannot be read yet ({cause}); nothing is "
                 "recorded until they can",
                 path=self._family.active,
                 cause=failure.getErrorMessage(),
-            )
+            ),
         )
         self._upkeep.start(loaded.needs_snapshot)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import compress
 
 import attrs
+from twisted.logger import LogLevel
 
 from omnigate import files
 from omnigate.ledger.family import Family, Position, SealedSegment
@@ -118,13 +119,23 @@ class LedgerStore:
         self._count()
         return loaded, notes
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> list[Note]:
         """Have the ids ready before they are asked for.
 
+        :return: what the log is to be told of id files that are not as they were.
         :raises OSError: they cannot be read now; they are read at their first use then.
         """
         self._ids.load()
         self._count()
+        changed, self._ids.changed = self._ids.changed, []
+        return [
+            Note(
+                LogLevel.error,
+                f"{path} was changed since its table was made: events whose ids it lost would "
+                "count again if sent again. Look with omnigate ledger verify.",
+            )
+            for path in changed
+        ]
 
     # -- recording ----------------------------------------------------------------------------
 

@@ -1,12 +1,15 @@
 """Tests for omnigate.ledger.loading: where a start begins, and what it says of it."""
 
+import errno
 import os
 from itertools import combinations
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
 from zope.interface import implementer
 
-from omnigate.ledger import loading, store
+from omnigate.ledger import loading, recorded_ids, store
+from omnigate.ledger.id_file import HEADER
+from omnigate.ledger.id_table import IdTable
 from omnigate.ledger.replay import LedgerUnreadableError
 from omnigate.ledger.service import LoadCanceledError
 from omnigate.ledger.upkeep import CHECK_SECONDS
@@ -340,6 +343,41 @@ class IdTests(LoadingCase):
         resent = ledger.record([as_dict("e1")])
         self.writer.run()
         self.assertEqual(self.successResultOf(resent).duplicates, 1)
+
+    def test_a_changed_id_file_is_told(self) -> None:
+        """Whichever bit of it turned, as far as its table knows it."""
+        self.patch(recorded_ids, "TABLE_LEAST_IDS", 1)
+        self.recorded("e1", "e2")
+        self.stopped()
+        path = self.family.ids("2026-11-29")
+        before = self.content(path)
+        for at in range(len(HEADER), len(before)):
+            changed = bytearray(before)
+            changed[at] ^= 1 << at % 8
+            self.disk.kill()
+            self.disk.put(path, bytes(changed))
+            self.restarted()
+            (told,) = self.errors()
+            self.assertIn(f"{path} was changed", told)
+            self.assertEqual(self.spent(), 2 * COST)
+        self.disk.kill()
+        self.disk.put(path, before)
+        self.restarted()
+        self.assertEqual(self.errors(), [])
+
+    def test_a_table_that_cannot_be_read_is_made_anew(self) -> None:
+        """It is derived, so a bad block in it keeps nobody from starting."""
+        self.patch(recorded_ids, "TABLE_LEAST_IDS", 1)
+        self.recorded("e1", "e2")
+        self.stopped()
+        self.patch(IdTable, "decode", self.unreadable)
+        self.restarted()
+        self.assertEqual((self.recorded("e1", "e2", "e3").duplicates, self.errors()), (2, []))
+
+    @staticmethod
+    def unreadable(pieces: object, size: int) -> None:
+        """As a disk with a bad block answers."""
+        raise OSError(errno.EIO, "Input/output error")
 
     def test_a_missing_id_file_costs_no_sums(self) -> None:
         """As in a backup without it: the events are then not known any more, and the log says so.
