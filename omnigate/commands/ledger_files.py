@@ -157,7 +157,7 @@ def _family(path: str | None, environ: Mapping[str, str]) -> Family:
 def _progress(family: Family, options: argparse.Namespace) -> Progress:
     """Begin to tell how much of the segments is read."""
     try:
-        total = sum(file_size(segment.path) or 0 for segment in segments_of(family))
+        total = sum(segment.size() or 0 for segment in segments_of(family))
     except OSError as error:
         raise CommandError(f"{family.folder}: {error.strerror}") from None
     return Progress(total, options.progress)

@@ -50,6 +50,19 @@ class SegmentReader:
         sealed = self.family.sealed(self.number)
         return self.family.active if self.active and file_size(sealed) is None else sealed
 
+    def size(self) -> int | None:
+        """Return its length in bytes; None where it is not there.
+
+        :raises OSError: it cannot be looked at.
+        """
+        sealed = self.family.sealed(self.number)
+        if self.active:
+            size = file_size(self.family.active)
+            # If it was sealed before that look, what was looked at is the next one.
+            if file_size(sealed) is None:
+                return size
+        return file_size(sealed)
+
     def lines(self) -> Iterator[tuple[int, bytes | None, bool]]:
         """Read it line by line; see :func:`omnigate.files.read_lines`.
 

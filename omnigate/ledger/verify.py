@@ -22,7 +22,7 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 
-from omnigate.files import file_size, list_names
+from omnigate.files import list_names
 from omnigate.ledger.books import Books
 from omnigate.ledger.family import Family, Position, SealedSegment
 from omnigate.ledger.findings import (
@@ -126,7 +126,7 @@ class _Walk:
         self._look_for_listed(segments)
         done = 0
         for segment in segments:
-            size = file_size(segment.path)
+            size = segment.size()
             if size is None and not segment.active:
                 raise DeletedMeanwhileError(segment.path)
             try:
@@ -135,7 +135,7 @@ class _Walk:
                     progress(done + end)
             except FileNotFoundError as error:
                 raise DeletedMeanwhileError(segment.path) from error
-            if not segment.active and file_size(segment.path) is None:
+            if not segment.active and segment.size() is None:
                 raise DeletedMeanwhileError(segment.path)  # perhaps before its lines were read
             done += size or 0
         self._tell_end()

@@ -464,6 +464,17 @@ class BesideTests(SynchronousTestCase):
     )
     def test_no_false_alarm(self, steps: list[str]) -> None:
         """Whatever it does while the files are read, at whatever moment."""
+        self.assert_right_beside(steps)
+
+    def test_sealed_at_any_moment(self) -> None:
+        """Also between two looks at one and the same segment."""
+        moment = 0
+        while self.assert_right_beside([*[""] * moment, "seal"]):
+            moment += 1
+        self.assertGreater(moment, 20)
+
+    def assert_right_beside(self, steps: list[str]) -> bool:
+        """Verify while these steps are done; whether all of them were."""
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()
         busy = BusyLedger(Family(str(folder / "ledger.jsonl")))
@@ -486,9 +497,11 @@ class BesideTests(SynchronousTestCase):
         findings = verify(family, 3, settle=lambda: busy.do("snapshot"))
         self.patch(files, "os", os)
         self.assertEqual([str(found) for found in findings.first], [])
+        all_done = next(left, None) is None
         busy.do("snapshot")
         findings = verify(family, 3)
         self.assertEqual([str(found) for found in findings.first], [])
+        return all_done
 
 
 class BackupTests(SynchronousTestCase):
