@@ -5,15 +5,12 @@ Everything here needs the admin token. Amounts of money are exact decimal number
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
 import attrs
 import msgspec
 
-from omnigate.config.prices import PRICES_DATE
 from omnigate.config.structure import Fault
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -23,12 +20,12 @@ from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.strict_json import StrictJsonError, read_json
+from omnigate.control.usage_report import UsageReport
 from omnigate.errors import GatewayError, problem
 from omnigate.ledger.books import RECENT_EVENTS
-from omnigate.ledger.totals import GROUPINGS, NamedSums, Sums
+from omnigate.ledger.totals import GROUPINGS, NamedSums
 from omnigate.money import usd
 from omnigate.periods import rfc3339
-from omnigate.text import for_spreadsheets
 
 #: A key with the longest model list is about 130 KB.
 MAX_KEY_BYTES: Final = 256 * 1024
@@ -39,17 +36,6 @@ KEYS_AT_ONCE: Final = 500
 #: Two screens; whoever wants more says so, up to all that is kept.
 DEFAULT_REQUESTS: Final = 100
 MAX_REQUESTS: Final = RECENT_EVENTS
-
-#: Sums that are made rows of an answer in one go: about 5 ms.
-ROWS_AT_ONCE: Final = 500
-
-_COUNTS: Final = (
-    "requests",
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_input_tokens",
-    "output_tokens",
-)
 
 #: What is told of a key by the ledger.
 _STANDING: Final = ("spent_usd", "left_usd", "blocked", "over_soft", "turns_at")
@@ -209,25 +195,17 @@ class AdminApi:
             raise GatewayError("invalid_request", str(error)) from None
         if since is not None and until is not None and since > until:
             raise GatewayError("invalid_request", "since is after until", param="since")
-        rows = await self._usage_rows(by, sums)
+        report = UsageReport(by, self._pause)
+        await report.take(sums, self._book.names_by_hash() if by == "key" else {})
         if "text/csv" in call.accept.lower():
-            return _csv_answer(by, rows)
-        total = Sums()
-        for named in sums:
-            total.add(named.sums)
-        return Answer(
-            _encode(
-                {
-                    "by": by,
-                    "since": since,
-                    "until": until,
-                    "by_key_since": self._ledger.by_key_since if by == "key" else None,
-                    "rows": rows,
-                    "total": _sums_row(total),
-                    "price_table_date": PRICES_DATE,
-                }
+            disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
+            return Answer(
+                await report.csv(),
+                b"text/csv; charset=utf-8; header=present",
+                headers=((b"content-disposition", disposition),),
             )
-        )
+        since_whole = self._ledger.by_key_since if by == "key" else None
+        return Answer(await report.json(since=since, until=until, by_key_since=since_whole))
 
     async def _gathered(self, by: str, since: str | None, until: str | None) -> list[NamedSums]:
         """Have the ledger sum up, with pauses.
@@ -241,34 +219,6 @@ class AdminApi:
             except StopIteration as end:
                 return cast(list[NamedSums], end.value)
             await self._pause()
-
-    async def _usage_rows(self, by: str, sums: Sequence[NamedSums]) -> list[dict[str, Any]]:
-        """Return the rows of a grouping; the hashes of one key are added up under its name."""
-        names = self._book.names_by_hash() if by == "key" else {}
-        by_name: dict[str, Sums] = {}
-        rows: list[tuple[str | None, str | None, Sums]] = []
-        for named in sums:
-            name = names.get(named.name or "")
-            if name is not None and name in by_name:
-                by_name[name].add(named.sums)
-                continue
-            if name is not None:
-                by_name[name] = named.sums
-            rows.append((name, named.name, named.sums))
-        if by == "key":
-            # Keys that are gone have no name; they stand last.
-            rows.sort(key=lambda row: (row[0] is None, row[0] or "", row[1] or ""))
-        found: list[dict[str, Any]] = []
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            if start:
-                await self._pause()
-            found += (
-                {"key": name, "key_sha256": own, **_sums_row(row)}
-                if by == "key"
-                else {by: own, **_sums_row(row)}
-                for name, own, row in rows[start : start + ROWS_AT_ONCE]
-            )
-        return found
 
     async def requests(self, call: Call) -> Answer:
         """Answer the newest events of the ledger, newest first."""
@@ -352,11 +302,6 @@ def _time(ms: int | None) -> str | None:
     return None if ms is None else rfc3339(ms)
 
 
-def _sums_row(sums: Sums) -> dict[str, Any]:
-    row: dict[str, Any] = {name: getattr(sums, name) for name in _COUNTS}
-    return {**row, "cost_usd": _dollars(sums.cost_nano)}
-
-
 def _fault_rows(faults: Iterable[Fault]) -> list[dict[str, str]]:
     return [{"path": fault.path, "message": fault.message} for fault in faults]
 
@@ -369,21 +314,3 @@ def _whole(query: Mapping[str, str], name: str, default: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise GatewayError("invalid_request", f"{name} must be 1 to {most}", param=name)
     return int(text)
-
-
-def _csv_answer(by: str, rows: list[dict[str, Any]]) -> Answer:
-    """Write rows as RFC 4180 has it, with a line of names; an empty field is a name that is not."""
-    columns = [by, *(("key_sha256",) if by == "key" else ()), *_COUNTS, "cost_usd"]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(columns)
-    for row in rows:
-        cost = bytes(row["cost_usd"]).decode("ascii")
-        first = None if row[by] is None else for_spreadsheets(row[by])
-        writer.writerow([first, *(row[name] for name in columns[1:-1]), cost])
-    disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
-    return Answer(
-        text.getvalue().encode("utf-8"),
-        b"text/csv; charset=utf-8; header=present",
-        headers=((b"content-disposition", disposition),),
-    )

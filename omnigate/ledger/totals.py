@@ -20,6 +20,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable
 from datetime import date, timedelta
+from heapq import merge
+from itertools import islice
 from typing import cast
 
 import attrs
@@ -77,6 +79,13 @@ NAMES_PER_DAY = 10_000
 
 #: The name that stands for the names beyond :data:`NAMES_PER_DAY`.
 OTHER = "(other)"
+
+#: Rows of an answer that are made in one go: about 3 ms. There is no bound for how many keys there
+#: have been.
+ROWS_AT_ONCE = 1_000
+
+#: Names that are sorted in one go: about 2 ms. These runs are merged row by row.
+SORTED_AT_ONCE = 5_000
 
 #: What totals can be grouped by.
 GROUPINGS = ("key", "model", "upstream", "day")
@@ -290,7 +299,7 @@ class Totals:
     def gather(
         self, by: str, since: str | None = None, until: str | None = None
     ) -> Generator[None, None, list[NamedSums]]:
-        """Find the same as :meth:`grouped`, one day a step, which may take 10 ms.
+        """Find the same as :meth:`grouped`, one day a step, which may take 10 ms, then the rows.
 
         Events may be counted between two steps: of each day, those count that came before it was
         added up.
@@ -382,7 +391,7 @@ _ROWS: dict[str, Callable[[Day], Rows]] = {
 
 
 def _gather(tables: Iterable[Rows]) -> Generator[None, None, list[NamedSums]]:
-    """Add up tables, one a step."""
+    """Add up tables, one a step; then put what comes out in order, so many rows a step."""
     merged: Rows = {}
     for rows in tables:
         if merged:
@@ -391,12 +400,17 @@ def _gather(tables: Iterable[Rows]) -> Generator[None, None, list[NamedSums]]:
         else:
             merged = dict(rows)
         yield
-    return _sorted_rows(merged)
-
-
-def _sorted_rows(rows: Rows) -> list[NamedSums]:
-    names = sorted(rows, key=lambda name: (name is not None, name or ""))
-    return [NamedSums(name, Sums(*rows[name])) for name in names]
+    names = [name for name in merged if name is not None]
+    runs: list[list[str]] = []
+    for start in range(0, len(names), SORTED_AT_ONCE):
+        runs.append(sorted(names[start : start + SORTED_AT_ONCE]))
+        yield
+    in_order = merge(*runs)
+    found = [NamedSums(None, Sums(*merged[None]))] if None in merged else []
+    while piece := list(islice(in_order, ROWS_AT_ONCE)):
+        found += (NamedSums(name, Sums(*merged[name])) for name in piece)
+        yield
+    return found
 
 
 def _day_bounds(since: str | None, until: str | None) -> tuple[int, int]:

@@ -10,8 +10,9 @@ from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import decode_snapshot
-from omnigate.control import admin_api
+from omnigate.control import usage_report
 from omnigate.control.key_secret import sha256_hex
+from omnigate.ledger import totals
 from tests.control.conversation import Reply
 from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
@@ -354,12 +355,36 @@ class UsageTests(SynchronousTestCase):
 
     def test_many_keys_take_turns(self) -> None:
         """A long answer is made in pieces, with a turn for others in between."""
-        self.patch(admin_api, "ROWS_AT_ONCE", 1)
+        self.patch(usage_report, "ROWS_AT_ONCE", 1)
         before = self.plane.pauses
         answer = self.plane.admin("GET", "/admin/usage?by=model").json()
         self.assertIsNone(answer["by_key_since"])
         self.assertGreaterEqual(self.plane.pauses - before, len(answer["rows"]) - 1)
         self.assertGreater(len(answer["rows"]), 1)
+
+    def test_in_slices_it_is_the_same(self) -> None:
+        """Whatever the slices, rows, order and sums are those of an answer made in one go."""
+        events = [
+            event(id=f"many-{n}", key_sha256=f"{n % 7:064x}", route_model=f"m{n % 5}")
+            for n in range(60)
+        ]
+        self.plane.internal(
+            "POST", "/internal/usage/batch", json.dumps({"events": events}).encode()
+        )
+        asked = [
+            (f"/admin/usage?{query}", accept)
+            for query in ("by=key", "by=key&since=2026-01-01", "by=model", "by=upstream", "by=day")
+            for accept in ("application/json", "text/csv")
+        ]
+        whole = [self.plane.admin("GET", target, accept=accept) for target, accept in asked]
+        self.assertEqual(whole[0].json()["total"]["requests"], 64)
+        for at_once in (1, 2, 3):
+            self.patch(usage_report, "ROWS_AT_ONCE", at_once)
+            self.patch(totals, "ROWS_AT_ONCE", at_once)
+            self.patch(totals, "SORTED_AT_ONCE", at_once)
+            for (target, accept), expected in zip(asked, whole, strict=True):
+                sliced = self.plane.admin("GET", target, accept=accept)
+                self.assertEqual((sliced.status, sliced.body), (200, expected.body), target)
 
     def test_not_ready(self) -> None:
         """Sums are not told before the ledger is loaded."""

@@ -1,6 +1,7 @@
 """Tests for omnigate.ledger.totals."""
 
 import gc
+from collections.abc import Generator
 
 import attrs
 from hypothesis import given, settings
@@ -33,6 +34,16 @@ class Usage:
 
 def sums_of(rows: list[NamedSums]) -> dict[str | None, int]:
     return {row.name: row.sums.cost_nano for row in rows}
+
+
+def result_of(steps: Generator[None, None, list[NamedSums]]) -> list[NamedSums]:
+    """Take every step; what comes out in the end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[NamedSums] = end.value
+            return found
 
 
 class SpendTests(SynchronousTestCase):
@@ -228,20 +239,33 @@ class GroupingTests(SynchronousTestCase):
         totals = self.books()
         for by in ("key", "model", "upstream", "day"):
             steps = totals.gather(by, "2026-01-01")
-            for _ in range(3):
-                next(steps)
-            end = self.assertRaises(StopIteration, next, steps)
-            self.assertEqual(end.value, totals.grouped(by, "2026-01-01"))
+            self.assertEqual(result_of(steps), totals.grouped(by, "2026-01-01"))
         steps = totals.gather("key", "2026-01-01")
         next(steps)
         totals.count(Usage(key_sha256="k3"), 100)
         totals.count(Usage(key_sha256="k3", ts_ms=NOV_29 + 2 * DAY_MS), 1000)
         totals.count(Usage(key_sha256="k3", ts_ms=NOV_29 + 9 * DAY_MS), 10_000)
         totals.drop_before(NOV_29 + 900 * DAY_MS)
-        next(steps)
-        next(steps)
-        end = self.assertRaises(StopIteration, next, steps)
-        self.assertEqual(sums_of(end.value), {"k1": 1, "k2": 10, "k3": 1000})
+        self.assertEqual(sums_of(result_of(steps)), {"k1": 1, "k2": 10, "k3": 1000})
+
+    def test_a_grouping_of_many_names(self) -> None:
+        """Rows are put in order a few at a time, the nameless first."""
+        for names in ([], [None], ["a"], [None, "b", "a"], ["x3", None, "x1", "x2", "x9"]):
+            for rows, run in ((1, 1), (2, 1), (1, 2), (3, 4), (1000, 5000)):
+                self.patch(totals_module, "ROWS_AT_ONCE", rows)
+                self.patch(totals_module, "SORTED_AT_ONCE", run)
+                totals = Totals()
+                for name in names:
+                    totals.count(Usage(upstream=name), 1)
+                steps = totals.gather("upstream")
+                taken = sum(1 for _ in steps)
+                # One for the day, one for each run and for each slice of rows.
+                named = len([name for name in names if name is not None])
+                self.assertEqual(taken, bool(names) + -(-named // run) + -(-named // rows))
+                self.assertEqual(
+                    [row.name for row in result_of(totals.gather("upstream"))],
+                    sorted(names, key=lambda name: (name is not None, name or "")),
+                )
 
     def test_bad_questions_are_refused(self) -> None:
         """A wrong grouping or day says what it should be."""
