@@ -27,6 +27,9 @@ MAX_EVENT_BYTES = 64 * 1024
 # Events that travel to the control plane in one batch.
 MAX_BATCH_EVENTS = 500
 
+# A SHA-256 in hex has 64. Sums are kept by it for ever, so what it can hold is bounded.
+MAX_KEY_CHARS = 256
+
 # Request ids have 32 characters; ids of other senders may be longer, but are remembered.
 MAX_ID_CHARS = 256
 
@@ -37,6 +40,7 @@ _CHECK_BEGIN = _CHECK[: _CHECK.index(b"%")]
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 EventId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_CHARS)]
+KeyHash = Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARS)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS_MS)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
 
@@ -95,7 +99,7 @@ class UsageEvent(msgspec.Struct, gc=False):
     """
 
     id: EventId
-    key_sha256: str
+    key_sha256: KeyHash
     route_model: str
     upstream: str | None
     target_model: str | None

@@ -175,6 +175,7 @@ class DecodeTests(SynchronousTestCase):
             ("id", ""),
             ("id", "x" * 257),
             ("key_sha256", None),
+            ("key_sha256", "a" * 257),
             ("route_model", ["fast"]),
             ("status", "200"),
             ("status", 99),

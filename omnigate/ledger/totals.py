@@ -77,7 +77,11 @@ KEY_MONTH_ROWS = 250_000
 #: fill the memory. Keys are exempt (their sums decide over budgets): each was made by an operator.
 NAMES_PER_DAY = 10_000
 
-#: The name that stands for the names beyond :data:`NAMES_PER_DAY`.
+#: The longest name of a model or an upstream that has a row of its own: as long as the config file
+#: lets one be. An event may bring one of 60,000 characters.
+LONGEST_NAME = 256
+
+#: The name that stands for the names beyond :data:`NAMES_PER_DAY`, and for those that are too long.
 OTHER = "(other)"
 
 #: Rows of an answer that are made in one go: about 3 ms. There is no bound for how many keys there
@@ -163,7 +167,8 @@ class Totals:
                 rows[name] = plus(rows[name], row)
             else:
                 # Beyond so many names, the rest is one.
-                add_to(rows, OTHER if len(rows) >= NAMES_PER_DAY else name, row)
+                full = len(rows) >= NAMES_PER_DAY or len(name or "") > LONGEST_NAME
+                add_to(rows, OTHER if full else name, row)
         if key in month.keys:
             month.keys[key] = plus(month.keys[key], row)
             self.lifetimes[key] = plus(self.lifetimes[key], row)

@@ -421,6 +421,16 @@ class BoundTests(SynchronousTestCase):
             totals.count(Usage(route_model=name), 1)
         self.assertEqual(sums_of(totals.grouped("model")), {"a": 2, "b": 1, OTHER: 2})
 
+    def test_names_of_any_length_take_bounded_room(self) -> None:
+        """One that no config file can have is summed with the others that are too many."""
+        totals = Totals()
+        for length in (0, 1, 255, 256, 257, 1000, 60_000):
+            totals.count(Usage(route_model="m" * length, upstream="u" * length), 1)
+        for grouping in ("model", "upstream"):
+            sums = sums_of(totals.grouped(grouping))
+            self.assertEqual(sorted(len(name or "") for name in sums), [0, 1, 7, 255, 256])
+            self.assertEqual(sums[OTHER], 3)
+
 
 USAGES = st.builds(
     Usage,
