@@ -63,12 +63,7 @@ class Books:
             self.totals.count(entry.event, entry.cost_nano)
             self._recent.append(entry.line)
 
-    def replay(self, event: RecordedEvent, cost_nano: int, line: bytes) -> None:
-        """Enter an event read back from the disk."""
-        self.totals.count(event, cost_nano)
-        self._recent.append(line)
-
-    def replay_all(self, run: Sequence[tuple[RecordedEvent, int, bytes]]) -> None:
+    def replay(self, run: Sequence[tuple[RecordedEvent, int, bytes]]) -> None:
         """Enter events read back from the disk: each with its cost and its line."""
         count = self.totals.count
         for event, cost_nano, _ in run:

@@ -16,7 +16,7 @@ from omnigate.events import InvalidEvent, UsageEvent, decode_event, encode_event
 from omnigate.ledger.lines import MAX_LINE_BYTES, encode_line
 from omnigate.ledger.recorded_ids import id_digest
 from omnigate.money import Price, cost_nano
-from omnigate.periods import rfc3339, utc_day
+from omnigate.periods import rfc3339
 
 #: Reasons of refused events that are kept for the log; a batch that is all wrong is wrong alike.
 REASONS_KEPT = 3
@@ -42,12 +42,10 @@ class Entry(msgspec.Struct, gc=False):
 class Prepared:
     """What a batch comes to.
 
-    :ivar received_day: the UTC day of recording, as ``YYYY-MM-DD``.
     :ivar entries: the events to record, in the order they came.
     :ivar invalid: events that cannot be recorded; ``reasons`` says why for the first few.
     """
 
-    received_day: str
     entries: list[Entry] = attrs.Factory(list)
     invalid: int = 0
     reasons: list[str] = attrs.Factory(list)
@@ -66,7 +64,7 @@ def prepare(
         that cost something.
     """
     received_at = rfc3339(now_ms)
-    prepared = Prepared(received_day=utc_day(now_ms))
+    prepared = Prepared()
     for raw in events:
         try:
             event = _decode(raw)

@@ -78,7 +78,7 @@ class LedgerNotReady(GatewayError):  # noqa: N818
 
 Events = Sequence[bytes | dict[str, Any]]
 
-_NOTHING = Prepared("")
+_NOTHING = Prepared()
 
 
 @attrs.define(eq=False)

@@ -104,7 +104,7 @@ class Replay:
         if duplicates:
             fresh = [not is_known for is_known in known]
             run, digests = list(compress(run, fresh)), list(compress(digests, fresh))
-        self.books.replay_all(run)
+        self.books.replay(run)
         self.ids.add(digests, day)
         self.events += len(run)
         self.duplicates += duplicates

@@ -7,7 +7,7 @@ reactor or what a line means.
 from __future__ import annotations
 
 import errno
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -120,11 +120,6 @@ class Segments:
     def size(self) -> int:
         """The length of the active segment in bytes."""
         return self._size
-
-    @property
-    def events(self) -> int:
-        """How many lines of the active segment were counted."""
-        return self._events
 
     @property
     def opened_day(self) -> str | None:
@@ -338,11 +333,6 @@ class Segments:
         file.close()
         self._begin_active()
         return record
-
-    def forget(self, numbers: Container[int]) -> None:
-        """Take note that these sealed segments were deleted."""
-        self._numbers = [number for number in self._numbers if number not in numbers]
-        self.sealed = [segment for segment in self.sealed if segment.number not in numbers]
 
     def close(self) -> None:
         """Close the files, and let others have them. A second call does nothing."""

@@ -239,14 +239,15 @@ class _Walk:
             now_ms = min(now_ms, max((g.written_ms for g in self.generations), default=now_ms))
             for books in kept:
                 books.turn_to(utc_day(now_ms), now_ms)
-        fresh = []
+        counted, fresh = [], []
         for line, event, cost, digest, new in zip(
             run.lines, run.events, run.costs, run.digests, run.new, strict=True
         ):
             if new:
-                for books in kept:
-                    books.replay(event, cost, line)
+                counted.append((event, cost, line))
                 fresh.append(digest)
+        for books in kept:
+            books.replay(counted)
         self.findings.events += len(fresh)
         self.findings.duplicates += len(run.lines) - len(fresh)
         if self._left and run.day in self.ids.expected:

@@ -18,8 +18,7 @@ def entry(name: str, cost_nano: int = 1, now_ms: int = NOW_MS) -> Entry:
 
 
 def replay(books: Books, *entries: Entry) -> None:
-    for each in entries:
-        books.replay(*decode_line(each.line), each.line)
+    books.replay([(*decode_line(each.line), each.line) for each in entries])
 
 
 class BooksTests(SynchronousTestCase):
@@ -58,7 +57,6 @@ class BooksTests(SynchronousTestCase):
         checked = entry("e").line
         head = checked[: checked.rindex(b',"crc32"')].replace(b'{"v":2,', b"{") + b"}"
         line = head.replace(b'"outcome":"ok"', b'"outcome":"\xff\xff"')
-        replay_one = decode_line(line)
-        books.replay(*replay_one, line)
+        books.replay([(*decode_line(line), line)])
         self.assertEqual(books.recent(10), [])
         self.assertEqual(books.totals.lifetime(["ab" * 32]).requests, 1)

@@ -45,7 +45,6 @@ class PrepareTests(SynchronousTestCase):
         read, cost = decode_line(entry.line)
         self.assertEqual((read.id, cost), ("e1", entry.cost_nano))
         self.assertEqual(read.received_at, "2026-11-29T20:33:20.000Z")
-        self.assertEqual(prepared.received_day, "2026-11-29")
 
     def test_bytes_are_taken_as_well(self) -> None:
         """An event may come as the JSON it was sent as, with text that is not valid UTF-8."""

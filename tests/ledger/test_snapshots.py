@@ -65,7 +65,7 @@ def some_books() -> Books:
         if number % 4 == 3:
             event.upstream = event.target_model = None
         line = encode_line(event, (number + 1) % 8 * 1_000_000_007, rfc3339(NOV_29))
-        books.replay(*decode_line(line), line)
+        books.replay([(*decode_line(line), line)])
     books.totals.drop_before(NOV_29 + DAY_MS)
     return books
 
@@ -198,7 +198,7 @@ class RoundTripTests(SynchronousTestCase):
             books = Books()
             event = usage_event("e")
             line = encode_line(event, 1, rfc3339(NOV_29))
-            books.replay(*decode_line(line), line.replace(b'"ok"', bad))
+            books.replay([(*decode_line(line), line.replace(b'"ok"', bad))])
             rows = [row for row in payload_of(file_of(books)) if row.startswith(b'["recent"')]
             self.assertEqual(len(rows), kept)
             decode(file_of(books))

@@ -40,7 +40,7 @@ class WrittenLedger:
                 assert not known
                 line = encode_line(event, cost_nano, rfc3339(received_ms))
                 file.write(line)
-                self.books.replay(*decode_line(line), line[:-1])
+                self.books.replay([(*decode_line(line), line[:-1])])
                 self._events += 1
         self.ids.add(digests, utc_day(received_ms))
         self.ids.flush()
@@ -90,7 +90,7 @@ class WrittenLedger:
             )
             offset = position.offset if number == position.segment else 0
             for line in segment.read_bytes()[offset:].splitlines():
-                self.books.replay(*decode_line(line), line)
+                self.books.replay([(*decode_line(line), line)])
 
     def forget_segments(self, numbers: Sequence[int]) -> None:
         """Delete sealed segments, as retention does."""
