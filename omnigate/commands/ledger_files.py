@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from functools import partial
+from typing import BinaryIO
 
 from omnigate.commands.arguments import CommandError, counted
 from omnigate.commands.progress import Progress
@@ -101,13 +102,22 @@ def _left_out(export: Export) -> str:
 
 
 def _write(pieces: Iterable[bytes], output: str | None) -> None:
-    """Write to a file, the whole of it or nothing, or to standard output."""
-    if output is not None:
-        replace_file(output, pieces)
-        return
+    """Write to a file, the whole of it or nothing; to a device, a pipe, or standard output."""
+    if output is None:
+        _write_to(sys.stdout.buffer, pieces)
+    elif os.path.exists(output) and not os.path.isfile(output):
+        # What stands there is not replaced: /dev/null is everybody's.
+        with open(output, "wb") as stream:
+            _write_to(stream, pieces)
+    else:
+        # Nor is a link, such as /dev/stdout is, but the file that it leads to.
+        replace_file(os.path.realpath(output), pieces)
+
+
+def _write_to(stream: BinaryIO, pieces: Iterable[bytes]) -> None:
     for piece in pieces:
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+        stream.write(piece)
+    stream.flush()
 
 
 class _Faults:

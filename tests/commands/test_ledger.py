@@ -149,6 +149,27 @@ class ExportTests(LedgerCommandTestCase):
         self.assertEqual(status, 1)
         self.assertIn("Not a directory", err)
 
+    def test_what_is_no_file_is_written_to_and_not_replaced(self) -> None:
+        """A pipe takes the lines, and a link stays one, wherever it leads."""
+        self.write(1, line(1), active=True)
+        pipe = self.mktemp()
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reading)
+        self.assertEqual(self.run_cli("export", "--output", pipe, self.family.active)[0], 0)
+        self.assertEqual(os.read(reading, 10_000), line(1))
+        self.assertTrue(Path(pipe).is_fifo())
+        target, link = Path(self.mktemp()), Path(self.mktemp())
+        target.write_bytes(b"old")
+        link.symlink_to(os.path.abspath(target))
+        self.assertEqual(self.run_cli("export", "--output", str(link), self.family.active)[0], 0)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(target.read_bytes(), line(1))
+        folder = self.mktemp()
+        os.mkdir(folder)
+        status, _, err = self.run_cli("export", "--output", folder, self.family.active)
+        self.assertEqual((status, "Is a directory" in err), (1, True))
+
     def test_the_ledger_is_not_written_over(self) -> None:
         """By whatever way its files are named."""
         path = self.write(1, line(1), active=True)
