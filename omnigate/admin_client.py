@@ -18,6 +18,9 @@ TIMEOUT_SECONDS = 30
 # Ten thousand keys with their limits are a few megabytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
+_JSON = "application/json"
+_KINDS = {_JSON: "JSON", "text/csv": "CSV"}
+
 # Money goes out as it was given, to the last digit.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -43,33 +46,47 @@ class AdminClient:
 
         :raises AdminError: when the control plane is away, refuses, or answers no JSON
         """
-        text = self.text(method, path, body)
+        text = self._answer(method, path, body, _JSON)
         if not text:
             return None
         try:
             return json.loads(text, parse_float=Decimal)
-        except ValueError:
-            raise AdminError(
-                f"{self._url.geturl()} answered something else than JSON; "
-                "is OMNIGATE_CONTROL_URL the address of the control plane?"
-            ) from None
+        except (ValueError, RecursionError):
+            raise self._foreign(_JSON) from None
 
-    def text(
-        self, method: str, path: str, body: object = None, *, accept: str = "application/json"
-    ) -> str:
+    def text(self, method: str, path: str, body: object = None, *, accept: str = _JSON) -> str:
         """Make one call and return its answer as it came.
 
         :param accept: the media type that is asked for
-        :raises AdminError: when the control plane is away or refuses
+        :raises AdminError: when the control plane is away, refuses, or answers something else
         """
-        status, content = self._exchange(method, path, body, accept)
-        text = content.decode("utf-8", "replace")
-        if status >= 400:
-            raise AdminError(_refusal(status, text))
+        text = self._answer(method, path, body, accept)
+        if not text:
+            raise self._foreign(accept)
         return text
 
-    def _exchange(self, method: str, path: str, body: object, accept: str) -> tuple[int, bytes]:
-        """Send a request; the status and the content of the answer."""
+    def _answer(self, method: str, path: str, body: object, accept: str) -> str:
+        """Make one call; the text of its answer, which may be empty."""
+        answer, content = self._exchange(method, path, body, accept)
+        text = content.decode("utf-8", "replace")
+        # A control plane sends nobody elsewhere; what stands before it may.
+        if not 200 <= answer.status < 300:
+            raise AdminError(_refusal(answer.status, text))
+        if text and answer.headers.get_content_type() != accept:
+            raise self._foreign(accept)
+        return text
+
+    def _foreign(self, accept: str) -> AdminError:
+        """The error for an answer that no control plane gives."""
+        return AdminError(
+            f"{self._url.geturl()} answered something else than {_KINDS.get(accept, accept)}; "
+            "is OMNIGATE_CONTROL_URL the address of the control plane?"
+        )
+
+    def _exchange(
+        self, method: str, path: str, body: object, accept: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request; the head and the whole content of the answer."""
         headers = {"authorization": f"Bearer {self._token}", "accept": accept}
         content = None
         if body is not None:
@@ -77,11 +94,20 @@ class AdminClient:
             headers["content-type"] = "application/json"
         secure = self._url.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+        try:
+            connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+        except http.client.InvalidURL:
+            raise _no_address(self._url.geturl()) from None
         try:
             connection.request(method, self._url.path.rstrip("/") + path, content, headers)
             answer = connection.getresponse()
             data = answer.read(MAX_ANSWER_BYTES + 1)
+            if answer.length and len(data) <= MAX_ANSWER_BYTES:
+                # A read of so many bytes at most does not find that itself.
+                raise http.client.IncompleteRead(data, answer.length)
+        except (UnicodeError, http.client.InvalidURL):
+            # A name or a path that cannot be written on the wire.
+            raise _no_address(self._url.geturl()) from None
         except (OSError, http.client.HTTPException) as error:
             reason = one_line(getattr(error, "strerror", None) or str(error) or repr(error), 200)
             raise AdminError(
@@ -92,7 +118,7 @@ class AdminClient:
             connection.close()
         if len(data) > MAX_ANSWER_BYTES:
             raise AdminError(f"{self._url.geturl()} answered more than {MAX_ANSWER_BYTES} bytes")
-        return answer.status, data
+        return answer, data
 
 
 def client_from(environ: Mapping[str, str]) -> AdminClient:
@@ -120,18 +146,21 @@ def _judged(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable:
-        raise AdminError(
-            f'OMNIGATE_CONTROL_URL: "{one_line(url, 100)}" is no address; '
-            f"write it like {DEFAULT_URL}"
-        )
+        raise _no_address(url)
     return parts
+
+
+def _no_address(url: str) -> AdminError:
+    return AdminError(
+        f'OMNIGATE_CONTROL_URL: "{one_line(url, 100)}" is no address; write it like {DEFAULT_URL}'
+    )
 
 
 def _refusal(status: int, text: str) -> str:
     """What a refusal says: the problem document's detail where it is one."""
     try:
         problem = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
         problem = {}

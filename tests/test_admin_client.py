@@ -21,6 +21,9 @@ class FakeAdmin(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
     asked: ClassVar[list[tuple[str, str, str, bytes]]] = []
     accepted: ClassVar[list[str]] = []
+    #: Of the answers, in place of what was asked for; and how many bytes of each never come.
+    media_type: ClassVar[str] = ""
+    missing: ClassVar[int] = 0
 
     def answer(self) -> None:
         """One exchange."""
@@ -30,7 +33,8 @@ class FakeAdmin(BaseHTTPRequestHandler):
         self.accepted.append(self.headers.get("accept", ""))
         status, content = self.answers.get(self.path, (404, b""))
         self.send_response(status)
-        self.send_header("content-length", str(len(content)))
+        self.send_header("content-type", self.media_type or self.headers.get("accept", ""))
+        self.send_header("content-length", str(len(content) + self.missing))
         self.end_headers()
         self.wfile.write(content)
 
@@ -47,6 +51,7 @@ class AdminServerTestCase(SynchronousTestCase):
         FakeAdmin.answers = {}
         FakeAdmin.asked = []
         FakeAdmin.accepted = []
+        FakeAdmin.media_type, FakeAdmin.missing = "", 0
         server = HTTPServer(("127.0.0.1", 0), FakeAdmin)
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -105,6 +110,31 @@ class AdminClientTests(AdminServerTestCase):
         error = self.assertRaises(AdminError, AdminClient(self.url, TOKEN).call, "GET", "/x")
         self.assertIn("OMNIGATE_CONTROL_URL", str(error))
 
+    def test_nothing_that_is_no_answer(self) -> None:
+        """Neither a page, nor a way elsewhere, nor a part of an answer passes for one."""
+        deep = b"[" * 100_000
+        client = AdminClient(self.url, TOKEN)
+        for status, content, media_type, missing in (
+            (200, b"{}", "text/html; charset=utf-8", 0),
+            (200, b"{}", "", 1),
+            (302, b"{}", "", 0),
+            (302, b"", "", 0),
+            (304, b"", "", 0),
+            (502, deep, "", 0),
+        ):
+            FakeAdmin.answers["/x"] = (status, content)
+            FakeAdmin.media_type, FakeAdmin.missing = media_type, missing
+            for accept in ("application/json", "text/csv"):
+                error = self.assertRaises(AdminError, client.text, "GET", "/x", accept=accept)
+                self.assertIn("OMNIGATE_CONTROL_URL", str(error))
+            self.assertRaises(AdminError, client.call, "DELETE", "/x")
+        FakeAdmin.media_type, FakeAdmin.missing = "", 0
+        FakeAdmin.answers["/x"] = (200, deep)
+        self.assertRaises(AdminError, client.call, "GET", "/x")
+        FakeAdmin.answers["/x"] = (200, b"")
+        error = self.assertRaises(AdminError, client.text, "GET", "/x", accept="text/csv")
+        self.assertIn("something else than CSV", str(error))
+
     def test_nobody_there(self) -> None:
         """A port without a listener is told with its address and a remedy."""
         (port,) = free_ports(1)
@@ -116,6 +146,13 @@ class AdminClientTests(AdminServerTestCase):
         """Each is refused before anything is sent."""
         for url in ("", "localhost:8081", "ftp://x", "http://", "http://x:0", "http://x:99999"):
             self.assertRaises(AdminError, AdminClient, url, TOKEN)
+
+    def test_addresses_that_cannot_be_written(self) -> None:
+        """Names and paths that no request can carry are none either."""
+        long = "a" * 64
+        for url in ("http://a b", f"http://{long}.x", "http://x..y", "http://127.0.0.1:1/\xfc"):
+            error = self.assertRaises(AdminError, AdminClient(url, TOKEN).call, "GET", "/x")
+            self.assertIn("is no address", str(error))
 
 
 class EnvironmentTests(SynchronousTestCase):
