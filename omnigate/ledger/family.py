@@ -8,6 +8,7 @@ Everything is named after one path, that of the active segment. ``ledger.jsonl``
     ledger.snapshot.tmp              a snapshot being written, never read
     ledger.ids.2026-11-10 ...        the ids recorded on that UTC day
     ledger.ids.2026-11-10.table ...  the same as a table, to be read at once; derived
+    ledger.jsonl.probe               what a disk that failed is tried with, for a moment
 
 Nothing here touches the disk.
 """
@@ -111,6 +112,16 @@ class Family:
     def snapshot_tmp(self) -> str:
         """The path of a snapshot that is being written."""
         return f"{self.stem}.snapshot.tmp"
+
+    @property
+    def probe(self) -> str:
+        """The path of what is written to find out whether the disk takes something again."""
+        return f"{self.active}.probe"
+
+    @property
+    def probe_tmp(self) -> str:
+        """The path of such a file that is being written."""
+        return f"{self.active}.probe.tmp"
 
     def ids(self, day: str) -> str:
         """The path of the id file of a UTC day, such as ``2026-11-10``."""

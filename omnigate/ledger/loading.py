@@ -130,7 +130,9 @@ class Loading:
 
     def _load(self) -> Iterator[None]:
         found = self.segments.open()
-        files.remove_file(self.family.snapshot_tmp)
+        # What a process may have left that was killed in the middle of it.
+        for path in (self.family.snapshot_tmp, self.family.probe, self.family.probe_tmp):
+            files.remove_file(path)
         yield
         start = yield from self._choose(found.sealed)
         yield

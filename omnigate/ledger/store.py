@@ -173,9 +173,9 @@ class LedgerStore:
 
         :raises OSError: it does not.
         """
-        path = self.family.active + ".probe"
+        path = self.family.probe
         try:
-            files.replace_file(path, bytes(PROBE_BYTES), temporary=path + files.TEMPORARY_SUFFIX)
+            files.replace_file(path, bytes(PROBE_BYTES), temporary=self.family.probe_tmp)
         finally:
             files.remove_file(path)
         self._segments.append(b"", 0)

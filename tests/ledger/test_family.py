@@ -29,6 +29,8 @@ class NameTests(SynchronousTestCase):
             family.snapshot_tmp,
             family.ids(DAY),
             family.id_table(DAY),
+            family.probe,
+            family.probe_tmp,
         ]
         self.assertEqual(
             [os.path.basename(name) for name in names],
@@ -41,6 +43,8 @@ class NameTests(SynchronousTestCase):
                 "ledger.snapshot.tmp",
                 "ledger.ids.2026-11-10",
                 "ledger.ids.2026-11-10.table",
+                "ledger.jsonl.probe",
+                "ledger.jsonl.probe.tmp",
             ],
         )
         self.assertEqual({os.path.dirname(name) for name in names}, {"/var/lib/omnigate"})
@@ -82,6 +86,7 @@ class FoundTests(SynchronousTestCase):
     ) -> None:
         family = Family(f"/x/{path}")
         paths = [family.active, family.snapshot, family.spare, family.snapshot_tmp]
+        paths += [family.probe, family.probe_tmp]
         paths += [family.sealed(number) for number in sealed]
         paths += [family.ids(day.isoformat()) for day in days]
         paths += [family.id_table(day.isoformat()) for day in tables]

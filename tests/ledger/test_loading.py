@@ -162,10 +162,12 @@ class SourceTests(LoadingCase):
             self.assertEqual(self.content(paths[-1]), newer)
 
     def test_leftovers_are_removed(self) -> None:
-        """A snapshot that was being written is never read."""
-        self.disk.put(self.family.snapshot_tmp, self.left[self.family.spare])
+        """What was being written when the process was killed is never read."""
+        left = [self.family.snapshot_tmp, self.family.probe, self.family.probe_tmp]
+        for path in left:
+            self.disk.put(path, self.left[self.family.spare])
         self.restarted()
-        self.assertNotIn("ledger.snapshot.tmp", self.names())
+        self.assertFalse(self.disk.contents().keys() & set(left))
 
 
 class TakeOverTests(LoadingCase):
