@@ -16,6 +16,10 @@ from omnigate.commands.check import add_check
 from omnigate.commands.keys import add_keys
 from omnigate.commands.ledger import add_ledger
 from omnigate.commands.usage import add_usage
+from omnigate.text import one_line
+
+# Of what did not work; what a control plane says of it is cut at 2,000.
+_TEXT_CHARS = 4_000
 
 _EXAMPLES = """\
 examples:
@@ -44,17 +48,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     options = parser().parse_args(arguments)
     run: Callable[[argparse.Namespace, Mapping[str, str]], int] = options.run
+    if sys.stdout is None:
+        # A key would be made whose secret nobody sees, a file be exported to nowhere.
+        _tell("standard output is closed; lead it to /dev/null where nobody is to read it")
+        return 1
     try:
-        return run(options, os.environ)
+        status = run(options, os.environ)
+        # Now, since what fails at the end of the interpreter is told by nobody.
+        sys.stdout.flush()
+        return status
     except (CommandError, AdminError) as error:
-        print(f"omnigate: {error}", file=sys.stderr)
+        _tell(str(error))
         return error.status if isinstance(error, CommandError) else 1
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        # The commands tell of all files that they know by name.
+        _tell(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        _drop_output()
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _tell(text: str) -> None:
+    """Say in one line on standard error what did not work."""
+    if sys.stderr is not None:
+        print(f"omnigate: {one_line(text, _TEXT_CHARS)}", file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """Let nothing that is still to be written to standard output fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,9 +4,14 @@ import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+from twisted.trial.unittest import SkipTest
+
 from omnigate import cli
+from omnigate.demo_children import python_environ
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
 
 GOOD = """
@@ -212,3 +217,55 @@ class CliTests(AdminServerTestCase):
         self.assertEqual((status, out, err), (1, "", "omnigate: 503: loading\n"))
         FakeAdmin.answers["/admin/usage?by=key"] = (200, b"[]")
         self.assertEqual(self.run_cli("usage")[0], 1)
+
+
+class OutputTests(AdminServerTestCase):
+    """What becomes of a command whose output cannot be written, as a process."""
+
+    def run_shell(self, command: str) -> tuple[int, str]:
+        """Run a command line in which ``$O`` is the program; its status and standard error."""
+        environ = python_environ(
+            {"OMNIGATE_CONTROL_URL": self.url, "OMNIGATE_ADMIN_TOKEN": TOKEN}
+        ) | {"O": f"{sys.executable} -m omnigate.cli"}
+        run = subprocess.run(
+            ["/bin/sh", "-c", command], capture_output=True, text=True, env=environ, timeout=60
+        )
+        return run.returncode, run.stderr
+
+    def check(self, command: str, words: str) -> None:
+        """It ends with 1 and one line, wherever its output goes."""
+        status, err = self.run_shell(command)
+        self.assertEqual((status, err.count("\n")), (1, 1), f"{command}: {err}")
+        self.assertIn(words, err)
+        self.assertTrue(err.startswith("omnigate: "), err)
+
+    def test_output_that_cannot_be_written(self) -> None:
+        """A full disk is told, small output or large."""
+        if not os.path.exists("/dev/full"):
+            raise SkipTest("there is no device that is always full")
+        for size in (1, 100_000):
+            rows = b",".join([b'{"key":"a","requests":1}'] * size)
+            FakeAdmin.answers = {
+                "/admin/usage?by=key": (200, b'{"rows":[%b]}' % rows),
+                "/admin/keys": (200, b'{"keys":[{"name":"a"}],"secret":"s"}'),
+            }
+            for command in ("usage", "usage --json", "usage --format csv", "keys create a"):
+                self.check(f"exec $O {command} >/dev/full", "No space left on device")
+
+    def test_no_output(self) -> None:
+        """Nothing is made or asked for where nobody could be told of it."""
+        for command in ("usage", "keys create a", "ledger export x", "ledger verify x"):
+            self.check(f"exec $O {command} >&-", "standard output is closed")
+        self.assertEqual(FakeAdmin.asked, [])
+
+    def test_no_error_output(self) -> None:
+        """What did not work is never printed where the output belongs."""
+        err = self.run_shell("exec $O usage --json 2>&- | cat >&2")[1]
+        self.assertEqual(err, "")
+
+    def test_one_line(self) -> None:
+        """Whatever a path holds, it is shown in one line and commands no terminal."""
+        path = "$(printf 'a\\033[31m\\nb')"
+        status, err = self.run_shell(f'exec $O ledger verify "{path}"')
+        self.assertEqual((status, err.count("\n")), (2, 1))
+        self.assertIn("omnigate: a\\x1b[31m\\nb: there is no ledger", err)
