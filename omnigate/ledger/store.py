@@ -103,7 +103,9 @@ class LedgerStore:
         if self._loading is None:
             self._loading = Loading(self.family, self._segments, self._ids, now_ms)
         done = self._loading.step()
-        notes, self._loading.notes = self._loading.notes, []
+        # Emptied, not replaced: the replay goes on adding to this list.
+        notes = self._loading.notes.copy()
+        self._loading.notes.clear()
         if not done:
             return None, notes
         loaded, self._loading = self._loading.loaded, None

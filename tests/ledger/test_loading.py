@@ -218,6 +218,17 @@ class StepTests(LoadingCase):
             pass
         self.assertEqual(self.spent(ledger), 7 * COST)
 
+    def test_what_each_step_finds_is_logged(self) -> None:
+        """Damaged lines are told with their places, however many steps were done before."""
+        self.patch(loading, "STEP_LINES", 2)
+        content = b"".join(line(f"e{n}") for n in range(3)) + b"junk\n"
+        self.write(content * 3)
+        self.restarted()
+        told = [text for text in self.errors() if "is damaged" in text]
+        self.assertEqual(len(told), 3)
+        for times, text in enumerate(told, 1):
+            self.assertIn(f"at offset {times * len(content) - 5} ", text)
+
 
 class MissingTests(LoadingCase):
     """Segments that are not there."""
