@@ -56,8 +56,9 @@ SECONDS_BETWEEN_GAUGES = 5.0
 _log = Logger()
 
 #: What became of one batch: acknowledged and perhaps more waits; acknowledged and that was all;
-#: not acknowledged, but worth another try at once; not acknowledged.
-_Outcome = Literal["more", "done", "again", "failed"]
+#: not acknowledged, but worth another try at once; not acknowledged, by a control plane that
+#: cannot record anything now; not acknowledged.
+_Outcome = Literal["more", "done", "again", "full", "failed"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_BATCH_EVENTS)]
 
@@ -226,10 +227,10 @@ class Delivery:
         """
         try:
             self._spool.look_after_file()
-            taken = await self._deliver()
-            if taken:
+            outcome = await self._deliver()
+            if outcome != "failed":
                 await self._report()
-            return taken
+            return outcome == "done"
         except CancelledError:
             raise
         except Exception:
@@ -237,17 +238,20 @@ class Delivery:
             _log.failure("the delivery of usage broke; it goes on after a pause")
             return False
 
-    async def _deliver(self) -> bool:
-        """Send batches until fewer events wait than fill one; at a stop, until none does."""
+    async def _deliver(self) -> _Outcome:
+        """Send batches until fewer events wait than fill one; at a stop, until none does.
+
+        :return: ``done``, or how the batch ended that was not taken.
+        """
         while self._spool.count:
             outcome = await self._deliver_batch()
-            if outcome == "failed":
+            if outcome in ("failed", "full"):
                 self.failures += 1
-                return False
+                return outcome
             # Leaving the rest for the next flush makes the batches larger and the posts fewer.
             if outcome == "done" and not self._stopping:
                 break
-        return True
+        return "done"
 
     async def _deliver_batch(self) -> _Outcome:
         oldest = self._spool.peek(self._limit)
@@ -266,7 +270,8 @@ class Delivery:
                 return "again"
             return await self._judge_event(lines[0], fault)
         self._outage.failed(fault)
-        return "failed"
+        # Who cannot record can still be told how much waits, and that is when it matters.
+        return "full" if status == 503 else "failed"
 
     async def _judge_event(self, line: bytes, fault: str) -> _Outcome:
         """Decide about an event that was refused alone."""

@@ -33,7 +33,7 @@ class Control:
 
     ``status`` is its answer to everything; with ``poison`` it answers 400 to a batch that holds
     one of those events, with ``most_bytes`` 413 to one that is longer; ``silent`` leaves requests
-    without an answer, and ``away`` refuses connections.
+    without an answer, and ``away`` refuses connections. While it is ``full`` it records nothing.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -43,6 +43,7 @@ class Control:
         self.most_bytes = 10**9
         self.silent = False
         self.away = False
+        self.full = False
         self.answer: bytes | None = None
         self.recorded: list[int] = []
         self.batches: list[int] = []
@@ -70,6 +71,8 @@ class Control:
             self.counters.append(message)
             return 200, b"{}"
         assert path == USAGE_PATH
+        if self.full:
+            return 503, b""
         events = [int(event["id"]) for event in message["events"]]
         if len(body) > self.most_bytes:
             return 413, b""
@@ -537,6 +540,28 @@ class CounterTests(DeliveryCase):
         self.assertEqual([one["gauges"] for one in self.control.counters], [self.gauges] * 3)
         self.assertEqual(self.sums(), {})
         self.assertEqual(["me"] * 3, [one["reporter"] for one in self.control.counters])
+
+    def test_gauges_while_nothing_can_be_recorded(self) -> None:
+        """A control plane whose disk is full is still told how much waits; its word counts."""
+        self.control.full = True
+        self.gauges = {"spool_events": 2}
+        self.queue(2)
+        self.delivery.start()
+        self.pass_time(1)
+        self.assertEqual([one["gauges"] for one in self.control.counters], [self.gauges])
+        self.assertEqual((self.control.recorded, self.spool.count), ([], 2))
+        self.assertGreater(self.delivery.failures, 0)
+
+    def test_no_gauges_where_nobody_listens(self) -> None:
+        """One that is away, or takes the token for wrong, is not asked twice in a turn."""
+        self.gauges = {"spool_events": 2}
+        self.queue(2)
+        self.control.away = True
+        self.delivery.start()
+        for away in (True, False):
+            self.control.away, self.control.status = away, 401
+            self.pass_time(15)
+            self.assertEqual(len(self.control.times), self.delivery.failures)
 
     def test_leaving(self) -> None:
         """At a stop the figures are taken back: with the last counts, and where there are none."""
