@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import Clock, deferLater
 
@@ -28,6 +27,7 @@ from omnigate.money import Price
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.simulation.ending import Door, NoteEnding
+from tests.simulation.side import Side
 from tests.simulation.world import CONTROL_FOLDER
 
 if TYPE_CHECKING:
@@ -57,22 +57,17 @@ LEDGER = f"{CONTROL_FOLDER}/ledger.jsonl"
 INTERNAL_TOKEN = "internal-token-0123456789"
 
 
-class ControlSide:
-    """The machine of the control plane: one process after the other on one disk.
+class ControlSide(Side):
+    """The machine of the control plane."""
 
-    :ivar life: which process this is; counts up with every start.
-    :ivar runs: whether there is one, perhaps one that is about to be found dead.
-    :ivar prompt: whether its writer's jobs are done at once, and not one now and then.
-    """
+    NAME = "control plane"
+    FOLDER = CONTROL_FOLDER
+
+    service: ControlService
 
     def __init__(self, world: World, config_path: str) -> None:
-        self._world = world
+        super().__init__(world)
         self._config_path = config_path
-        self.life = 0
-        self.runs = False
-        self.prompt = True
-        self.clock = Clock()
-        self.stopping: Deferred[None] | None = None
         self._past: list[ControlService] = []
 
     def start(self) -> None:
@@ -167,23 +162,9 @@ class ControlSide:
     # -- what the run does
 
     @property
-    def alive(self) -> bool:
-        """Whether there is a process, and its end has not come in the middle of things."""
-        return self.runs and CONTROL_FOLDER not in self._world.disk.ended
-
-    @property
     def ready(self) -> bool:
         """Whether it answers."""
         return self.alive and self.health.unready is None
-
-    def step(self, seconds: float) -> None:
-        """Let time pass here."""
-        if self.alive:
-            self.clock.advance(seconds)
-        if self.prompt:
-            self.write()
-        elif self._world.rng.random() < 0.5:
-            self.write(1)
 
     def see_stopped(self) -> bool:
         """Whether it has stopped just now, or found that it cannot start."""
@@ -197,25 +178,3 @@ class ControlSide:
             return False
         self.runs = False
         return True
-
-    def write(self, count: int | None = None) -> None:
-        """Do disk jobs that wait; by default all, and those they lead to."""
-        while self.alive and self.writer.pending:
-            self.writer.run(1)
-            if count is not None:
-                count -= 1
-                if not count:
-                    break
-
-    def stop(self) -> None:
-        """Ask it to stop in order."""
-        if self.alive and self.stopping is None:
-            self._world.note("the control plane is told to stop")
-            self.stopping = cast(Any, self.service.stopService())
-
-    def killed(self) -> None:
-        """The process is no more; the disk is the caller's business."""
-        self.runs = False
-        if self.stopping is not None:
-            # It is never going to have stopped, which nobody need be told.
-            self.stopping.addErrback(lambda _: None)

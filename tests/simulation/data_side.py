@@ -26,6 +26,7 @@ from omnigate.settings import DataSettings, read_data_settings
 from omnigate.testing.writer import SynchronousWriter
 from tests.planes.memory import FakeClient, FakeConnection, InOrder, WatchedPlane
 from tests.simulation.ending import Door, NoteEnding
+from tests.simulation.side import Side
 from tests.simulation.world import DATA_FOLDER
 
 if TYPE_CHECKING:
@@ -54,28 +55,23 @@ def settings() -> DataSettings:
     return read_data_settings(ENVIRON)[0]
 
 
-class DataSide:
-    """The machine of the data plane: one process after the other on one disk.
+class DataSide(Side):
+    """The machine of the data plane."""
 
-    :ivar life: which process this is; counts up with every start.
-    :ivar runs: whether there is one, perhaps one that is about to be found dead.
-    :ivar prompt: whether its writer's jobs are done at once, and not one now and then.
-    """
+    NAME = "data plane"
+    FOLDER = DATA_FOLDER
+
+    service: DataService
 
     def __init__(
         self, world: World, link: Link, provider: Provider, bill: Bill, settings: DataSettings
     ) -> None:
-        self._world = world
+        super().__init__(world)
         self._link = link
         self._provider = provider
         self._bill = bill
         self._settings = settings
         self._ids = 0
-        self.life = 0
-        self.runs = False
-        self.prompt = True
-        self.clock = Clock()
-        self.stopping: Deferred[None] | None = None
         self._past: list[DataService] = []
 
     def start(self) -> bool:
@@ -145,11 +141,6 @@ class DataSide:
     # -- what the run does
 
     @property
-    def alive(self) -> bool:
-        """Whether there is a process, and its end has not come in the middle of things."""
-        return self.runs and DATA_FOLDER not in self._world.disk.ended
-
-    @property
     def ready(self) -> bool:
         """Whether it takes requests."""
         return self.alive and self.door.listening
@@ -157,15 +148,6 @@ class DataSide:
     def client(self) -> FakeClient:
         """A new client's connection."""
         return FakeClient(self.clock, self.service.factory)
-
-    def step(self, seconds: float) -> None:
-        """Let time pass here."""
-        if self.alive:
-            self.clock.advance(seconds)
-        if self.prompt:
-            self.write()
-        elif self._world.rng.random() < 0.5:
-            self.write(1)
 
     def see_stopped(self) -> bool:
         """Whether it has stopped just now."""
@@ -177,27 +159,9 @@ class DataSide:
         self._provider.forget()
         return True
 
-    def write(self, count: int | None = None) -> None:
-        """Do disk jobs that wait; by default all, and those they lead to."""
-        while self.alive and self.writer.pending:
-            self.writer.run(1)
-            if count is not None:
-                count -= 1
-                if not count:
-                    break
-
-    def stop(self) -> None:
-        """Ask it to stop in order."""
-        if self.alive and self.stopping is None:
-            self._world.note("the data plane is told to stop")
-            self.stopping = cast(Any, self.service.stopService())
-
     def killed(self) -> None:
         """The process is no more; the disk is the caller's business."""
-        self.runs = False
-        if self.stopping is not None:
-            # It is never going to have stopped, which nobody need be told.
-            self.stopping.addErrback(lambda _: None)
+        super().killed()
         self._provider.forget()
 
     def unsettled(self) -> list[str]:
