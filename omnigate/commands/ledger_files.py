@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,9 @@ _FAULTS_TOLD = 20
 
 #: How long a control plane takes to write a snapshot, and a busy disk to sync it.
 _SETTLE_SECONDS = 2.0
+
+#: Files that stand beside the active segment and are no segments.
+_BESIDE = re.compile(r"(.+)\.(?:snapshot(?:\.prev)?|ids\.[-\d]+(?:\.table)?)", re.DOTALL)
 
 
 def run_verify(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -149,6 +153,12 @@ def _family(path: str | None, environ: Mapping[str, str]) -> Family:
         path = ledger_path(environ)
     elif os.path.isdir(path):
         path = os.path.join(path, "ledger.jsonl")
+    elif beside := _BESIDE.fullmatch(path):
+        raise CommandError(
+            f"{path}: this is made of the segments; name {beside[1]}.jsonl, the active one, or the "
+            "folder",
+            status=2,
+        )
     family = Family(os.path.abspath(path))
     try:
         found = family.found(list_names(family.folder))

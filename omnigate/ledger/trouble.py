@@ -91,8 +91,8 @@ class Trouble:
         if not isinstance(failure.value, OSError):
             self._log.failure("{path}: the writer failed", failure, path=self._path)
         self._log.error(
-            "{path}: {cause}. {batches} batches were not recorded and will be sent again; free "
-            "or repair the disk (failures so far: {count}).",
+            "{path}: {cause}; free or repair the disk. Batches that were not recorded, and will "
+            "be sent again: {batches} (failures so far: {count}).",
             path=self._path,
             cause=cause(failure.value),
             batches=batches,

@@ -82,11 +82,11 @@ def _attempt(
 
 
 def _tell_set_aside(family: Family, findings: Findings) -> None:
-    """Tell of files that a start could not read and kept."""
+    """Tell of files that a start could not use and kept."""
     for name in list_names(family.folder):
         if name.startswith(os.path.basename(family.stem) + ".") and SET_ASIDE in name:
             path = os.path.join(family.folder, name)
-            findings.note(f"{path} was set aside by a start that could not read it.")
+            findings.note(f"{path} was set aside by a start that could not use it.")
 
 
 def _days_remembered(generations: Iterable[Generation], ids_days: int) -> int:

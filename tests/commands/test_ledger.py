@@ -170,6 +170,17 @@ class ExportTests(LedgerCommandTestCase):
         status, _, err = self.run_cli("export", "--output", folder, self.family.active)
         self.assertEqual((status, "Is a directory" in err), (1, True))
 
+    def test_files_that_are_no_segments(self) -> None:
+        """What is made of the segments is not taken for one; the active segment is named."""
+        path = self.write(1, line(1), active=True)
+        ids = self.family.ids("2026-11-29")
+        for beside in (self.family.snapshot, self.family.spare, ids, f"{ids}.table"):
+            Path(beside).write_bytes(b"anything")
+            for action in ("verify", "export"):
+                status, out, err = self.run_cli(action, beside)
+                self.assertEqual((status, out), (2, b""))
+                self.assertIn(f"name {path}, the active one", err)
+
     def test_the_ledger_is_not_written_over(self) -> None:
         """By whatever way its files are named."""
         path = self.write(1, line(1), active=True)

@@ -251,7 +251,7 @@ class WrongTests(VerifyTestCase):
         path = Path(self.family.spare + ".damaged")
         path.write_bytes(b"")
         self.assertEqual(
-            self.verify().notes, [f"{path} was set aside by a start that could not read it."]
+            self.verify().notes, [f"{path} was set aside by a start that could not use it."]
         )
 
     def test_a_changed_id(self) -> None:
