@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 30
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 _JSON = "application/json"
-_KINDS = {_JSON: "JSON", "text/csv": "CSV"}
+_KINDS = {_JSON: "JSON", "text/csv": "CSV", "text/plain": "plain text"}
 
 # Money goes out as it was given, to the last digit.
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -194,7 +194,7 @@ class Place:
     def control_ready(self) -> bool:
         """Whether the control plane answers."""
         try:
-            self.admin.text("GET", "/metrics")
+            self.admin.text("GET", "/metrics", accept="text/plain")
         except AdminError:
             return False
         return True

@@ -146,6 +146,6 @@ class OverspendTests(SynchronousTestCase):
         lines = [line for line in self.gateway.control.log().splitlines() if "soft budget" in line]
         self.assertEqual(len(lines), 1, lines)
         self.assertIn("tight", lines[0])
-        metrics = admin.text("GET", "/metrics")
+        metrics = admin.text("GET", "/metrics", accept="text/plain")
         self.assertIn("omnigate_soft_budget_exceeded_total 1.0", metrics)
         self.assertIn("omnigate_keys_over_budget 1.0", metrics)

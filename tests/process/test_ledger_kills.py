@@ -310,7 +310,7 @@ class LedgerKillTests(SynchronousTestCase):
 
     def metric(self, name: str) -> int:
         """A counter of the control plane's ledger."""
-        text = self.gateway.admin().text("GET", "/metrics")
+        text = self.gateway.admin().text("GET", "/metrics", accept="text/plain")
         found = re.search(rf"^omnigate_ledger_{name}_total (\S+)$", text, re.MULTILINE)
         assert found is not None, name
         return int(float(found[1]))

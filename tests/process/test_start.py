@@ -213,6 +213,6 @@ class WrongTokenTests(StartCase):
 
     def refused_polls(self) -> int:
         """Polls that the control plane has turned away."""
-        text = self.gateway.admin().text("GET", "/metrics")
+        text = self.gateway.admin().text("GET", "/metrics", accept="text/plain")
         lines = [line for line in text.splitlines() if line.startswith("omnigate_auth_failures")]
         return int(sum(float(line.rpartition(" ")[2]) for line in lines))
