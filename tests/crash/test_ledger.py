@@ -276,7 +276,7 @@ class LedgerCrashTests(SynchronousTestCase):
 
     def test_ids_that_are_gone_hide_no_event(self) -> None:
         """Events behind the snapshot are counted, however often the start after it is crashed."""
-        self.patch(sys.modules[__name__], "NESTED_EVERY", 4)
+        self.patch(sys.modules[__name__], "NESTED_EVERY", 16)
         life = self.live(IDLESS_LIFE, Options(1, 0))
         self.walk(life, few_bytes, Random(1), 0, "a life without ids", share=0.1)
 
