@@ -42,6 +42,10 @@ MAX_BATCH_EVENTS = 1_000
 #: about 1.5 KB an event in memory. More wait only when the disk has stopped answering.
 MAX_WAITING_EVENTS = 10_000
 
+#: Bytes of events that may wait for the writer: ten times what full batches of usual events come
+#: to, and four of the longest bodies that are taken.
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+
 #: Events written and synced together, beyond one batch: entering them in the books is done in one
 #: go, and takes 3 ms, and their metrics as long. A larger group would gain little, since one sync
 #: for five hundred events already costs less than judging them.
@@ -86,6 +90,7 @@ class _Batch:
     """A batch that waits or is being written: at first its events, then what they come to."""
 
     events: Events
+    size: int
     prepared: Prepared = _NOTHING
     done: Deferred[IngestResult] = attrs.Factory(Deferred)
     result: IngestResult | None = None
@@ -97,6 +102,7 @@ class _Group:
 
     day: str = ""
     events: int = 0
+    size: int = 0
     batches: list[_Batch] = attrs.Factory(list)
 
 
@@ -128,6 +134,7 @@ class Recording:
     _waiting: deque[_Batch] = attrs.field(factory=deque, init=False)
     _next: _Group = attrs.field(factory=_Group, init=False)
     _waiting_events: int = attrs.field(default=0, init=False)
+    _waiting_bytes: int = attrs.field(default=0, init=False)
     _writing: bool = attrs.field(default=False, init=False)
     _holds: int = attrs.field(default=0, init=False)
     _still: list[Deferred[None]] = attrs.field(factory=list, init=False)
@@ -151,11 +158,16 @@ class Recording:
             )
         if self.trouble.for_good:
             return fail(StorageUnavailable(self.trouble.words or ""))
-        if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
+        size = sum([len(event) for event in events if isinstance(event, bytes)])
+        if (
+            self._waiting_events + len(events) > MAX_WAITING_EVENTS
+            or self._waiting_bytes + size > MAX_WAITING_BYTES
+        ):
             return fail(StorageUnavailable("the disk does not keep up with what is to be written"))
-        batch = _Batch(events)
+        batch = _Batch(events, size)
         self._waiting.append(batch)
         self._waiting_events += len(events)
+        self._waiting_bytes += size
         self._go_on()
         return batch.done
 
@@ -197,6 +209,7 @@ class Recording:
             _fire(self._drained)
             return
         self._waiting_events -= group.events
+        self._waiting_bytes -= group.size
         self._writing = True
         self.trouble.asked()
         entries = [entry for batch in group.batches for entry in batch.prepared.entries]
@@ -234,10 +247,12 @@ class Recording:
             batch.events = ()
             if not batch.prepared.entries:
                 self._waiting_events -= events
+                self._waiting_bytes -= batch.size
                 batch.done.callback(self._count(batch, []))
                 continue
             group.day = day
             group.events += events
+            group.size += batch.size
             group.batches.append(batch)
 
     def _written(self, appended: Appended, group: list[_Batch], entries: list[Entry]) -> None:
@@ -279,7 +294,7 @@ class Recording:
         failed = [*group, *self._next.batches, *self._waiting]
         self._waiting.clear()
         self._next = _Group()
-        self._waiting_events = 0
+        self._waiting_events = self._waiting_bytes = 0
         self._writing = False
         self._go_on()
         for batch in failed:
@@ -291,12 +306,16 @@ class Recording:
     def _tell(self, fresh: list[Entry]) -> None:
         if self.observe is None:
             return
-        try:
-            for entry in fresh:
+        failed: Failure | None = None
+        for entry in fresh:
+            try:
                 self.observe(entry.event, entry.cost_nano)
-        except Exception:
-            # The events are recorded, whatever becomes of the metrics.
-            self._log.failure("the metrics of recorded events failed")
+            except Exception:
+                # The event is recorded, whatever becomes of its metrics; and budgets must hear of
+                # those behind it.
+                failed = failed or Failure()
+        if failed is not None:
+            self._log.failure("recorded events could not be told of", failed)
 
     def _count(self, batch: _Batch, known: Sequence[bool]) -> IngestResult:
         """Count a batch's outcome, and log what is wrong with its events."""

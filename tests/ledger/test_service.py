@@ -1,5 +1,6 @@
 """Tests for omnigate.ledger.service and omnigate.ledger.recording."""
 
+import msgspec
 from twisted.internet.defer import CancelledError, Deferred
 
 from omnigate import files
@@ -166,13 +167,16 @@ class RecordTests(LedgerCase):
         self.assertEqual(seen, [("new", COST)])
 
     def test_a_failing_observer_spoils_nothing(self) -> None:
-        """The events are recorded and acknowledged; the fault is logged."""
+        """All events are recorded and told of, and the fault is logged once."""
+        seen: list[str] = []
 
         def observe(event: UsageEvent, cost_nano: int) -> None:
+            seen.append(event.id)
             raise KeyError("no such label")
 
         self.ledger = self.opened(observe=observe)
-        self.assertEqual(self.recorded("e1").recorded, 1)
+        self.assertEqual(self.recorded("e1", "e2", "e3").recorded, 3)
+        self.assertEqual(seen, ["e1", "e2", "e3"])
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
     def test_an_empty_batch_is_acknowledged(self) -> None:
@@ -198,6 +202,19 @@ class RecordTests(LedgerCase):
         self.assertEqual(sum(self.successResultOf(d).recorded for d in done), 4)
         self.writer.holding = False
         self.assertEqual(self.recorded("late").recorded, 1)
+
+    def test_the_bytes_that_may_wait_are_bounded(self) -> None:
+        """A few batches of long events are refused as many batches of short ones are."""
+        event = msgspec.json.encode(as_dict("e")).ljust(1_000)
+        self.patch(recording, "MAX_WAITING_BYTES", 3_000)
+        self.writer.holding = True
+        done = [self.ledger.record([event.replace(b'"e"', b'"%d"' % n)]) for n in range(4)]
+        refused = self.ledger.record([event])
+        self.assertIn("keep up", str(self.failureResultOf(refused, StorageUnavailable).value))
+        self.writer.run()
+        self.assertEqual(sum(self.successResultOf(d).recorded for d in done), 4)
+        self.writer.holding = False
+        self.assertEqual(self.successResultOf(self.ledger.record([event])).recorded, 1)
 
     def test_ids_are_forgotten_after_their_days(self) -> None:
         """Within the days kept a resend counts once; after them it is a new event."""
