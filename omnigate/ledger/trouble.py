@@ -91,9 +91,10 @@ class Trouble:
         if not isinstance(failure.value, OSError):
             self._log.failure("{path}: the writer failed", failure, path=self._path)
         self._log.error(
-            "{path}: {cause}; free or repair the disk. Batches that were not recorded, and will "
-            "be sent again: {batches} (failures so far: {count}).",
+            "{path}: {cause}; {remedy}. Batches that were not recorded, and will be sent again: "
+            "{batches} (failures so far: {count}).",
             path=self._path,
+            remedy=remedy(failure.value),
             cause=cause(failure.value),
             batches=batches,
             count=failures,
@@ -138,6 +139,13 @@ def words_for(error: BaseException | None) -> str:
     if number in _FULL:
         return FULL
     return MOVED if number in _MOVED else FAILING
+
+
+def remedy(error: BaseException | None) -> str:
+    """What an operator can do about it."""
+    if words_for(error) == MOVED:
+        return "put the file back as it was; a restart counts what is left of it"
+    return "free or repair the disk"
 
 
 def cause(error: BaseException | None) -> str:

@@ -147,12 +147,14 @@ class _Walk:
         if first > 1:
             self.ids.whole = False
             which = "segment 1 was" if first == 2 else f"segments 1 to {first - 1} were"
-            text = f"The {which} deleted; what they added to the sums is in the snapshots only"
-            self.findings.note(
-                f"{text}, and cannot be made anew to compare."
-                if self.generations
-                else f"{text}, of which none can be read: that is lost."
-            )
+            if self.generations:
+                self.findings.note(
+                    f"The {which} deleted; what they added to the sums is in the snapshots only, "
+                    "and cannot be made anew to compare."
+                )
+            else:
+                text = f"{which} deleted, and no snapshot has what they added: it is lost"
+                self.findings.differs(self.family.snapshot, None, text)
         for generation in self.generations:
             if generation.position.segment < first:
                 if replaced_since(self.generations):

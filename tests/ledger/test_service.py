@@ -2,6 +2,8 @@
 
 import msgspec
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogPublisher
+from zope.interface import implementer
 
 from omnigate import files
 from omnigate.errors import GatewayError
@@ -488,8 +490,17 @@ class FailingDiskTests(LedgerCase):
     def test_a_file_that_was_moved_takes_no_batch(self) -> None:
         """Events in a file that a restart does not find are not acknowledged."""
         self.disk.replace(self.path, self.path + ".1")
+        logged: list[str] = []
+
+        @implementer(ILogObserver)
+        def observe(event: LogEvent) -> None:
+            logged.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
         self.refused(self.ledger.record([as_dict("e1")]))
         self.assertEqual(self.ledger.trouble, MOVED)
+        self.assertIn("put the file back", "\n".join(logged))
         self.clock.pump([1.0] * 10)
         self.assertEqual(self.ledger.trouble, MOVED)
         self.disk.replace(self.path + ".1", self.path)
