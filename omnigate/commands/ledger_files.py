@@ -29,7 +29,9 @@ _FAULTS_TOLD = 20
 _SETTLE_SECONDS = 2.0
 
 #: Files that stand beside the active segment and are no segments.
-_BESIDE = re.compile(r"(.+)\.(?:snapshot(?:\.prev)?|ids\.[-\d]+(?:\.table)?)", re.DOTALL)
+_BESIDE = re.compile(
+    r"(.+)\.(?:snapshot(?:\.prev|\.tmp)?|ids\.[-\d]+(?:\.table)?)(?:\.damaged(?:\.\d)?)?", re.DOTALL
+)
 
 
 def run_verify(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

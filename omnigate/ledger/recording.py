@@ -65,7 +65,7 @@ class StorageUnavailable(GatewayError):  # noqa: N818
         super().__init__(
             "storage_unavailable",
             f"the ledger cannot be written ({cause}); nothing of this batch was recorded: "
-            "free or repair the control plane's disk, then send it again",
+            "see to the control plane's disk, of which its log says more, then send it again",
             retry_after=1,
             detail=detail,
         )

@@ -173,8 +173,9 @@ class ExportTests(LedgerCommandTestCase):
     def test_files_that_are_no_segments(self) -> None:
         """What is made of the segments is not taken for one; the active segment is named."""
         path = self.write(1, line(1), active=True)
-        ids = self.family.ids("2026-11-29")
-        for beside in (self.family.snapshot, self.family.spare, ids, f"{ids}.table"):
+        ids, snapshot = self.family.ids("2026-11-29"), self.family.snapshot
+        made = snapshot, self.family.spare, self.family.snapshot_tmp, ids, f"{ids}.table"
+        for beside in (*made, f"{snapshot}.damaged", f"{snapshot}.damaged.2", f"{ids}.damaged"):
             Path(beside).write_bytes(b"anything")
             for action in ("verify", "export"):
                 status, out, err = self.run_cli(action, beside)
