@@ -1,8 +1,8 @@
 """Batches between their coming and their acknowledgement.
 
-While the writer thread is at work, the next group is made ready: batches are judged and priced
-(:mod:`~omnigate.ledger.ingest`) as far as they fit in it, and the others wait as they came. So a
-turn of the reactor is bounded however many batches come in it. A group is one write and one sync.
+While the writer thread is at work, batches wait as they came. Then those that fit in one group are
+judged and priced (:mod:`~omnigate.ledger.ingest`), so a turn of the reactor is bounded however many
+batches come in it. A group is one write and one sync.
 The writer leaves out what is recorded already; what it wrote is entered in the books, and only then
 is each batch acknowledged.
 
@@ -100,9 +100,8 @@ class _Batch:
 class _Group:
     """Batches that are written together; of one day, which is the day their ids are kept under."""
 
-    day: str = ""
+    day: str
     events: int = 0
-    size: int = 0
     batches: list[_Batch] = attrs.Factory(list)
 
 
@@ -132,7 +131,6 @@ class Recording:
     observe: Callable[[UsageEvent, int], None] | None = None
     revision: int = 0
     _waiting: deque[_Batch] = attrs.field(factory=deque, init=False)
-    _next: _Group = attrs.field(factory=_Group, init=False)
     _waiting_events: int = attrs.field(default=0, init=False)
     _waiting_bytes: int = attrs.field(default=0, init=False)
     _writing: bool = attrs.field(default=False, init=False)
@@ -189,7 +187,7 @@ class Recording:
 
     async def drain(self) -> None:
         """Return once nothing waits and nothing is being written."""
-        if self._writing or self._waiting or self._next.batches:
+        if self._writing or self._waiting:
             drained: Deferred[None] = Deferred()
             self._drained.append(drained)
             await drained
@@ -197,19 +195,20 @@ class Recording:
     # -- groups -------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Have the next group written, if there is one and nothing is in hand or held back."""
-        self._fill()
+        """Have the next group written, if there is one and nothing is in hand or held back.
+
+        It is prepared only now: with one more ahead, two would be prepared in one turn of the
+        reactor, which held it for 20 ms.
+        """
         if self._writing:
             return
         if self._holds:
             _fire(self._still)
             return
-        group, self._next = self._next, _Group()
+        group = self._next_group()
         if not group.batches:
             _fire(self._drained)
             return
-        self._waiting_events -= group.events
-        self._waiting_bytes -= group.size
         self._writing = True
         self.trouble.asked()
         entries = [entry for batch in group.batches for entry in batch.prepared.entries]
@@ -229,31 +228,23 @@ class Recording:
             errbackArgs=(group.batches,),
         )
         written.addErrback(self._broken, group.batches)
-        if self._writing:
-            self._fill()
 
-    def _fill(self) -> None:
-        """Prepare what goes into the next group, as far as that has room."""
-        if not self._waiting:
-            return
+    def _next_group(self) -> _Group:
+        """Prepare what waits, as far as a group has room; also what has nothing to be written."""
         now_ms = self.now_ms()
-        day = utc_day(now_ms)
+        group = _Group(utc_day(now_ms))
         while self._waiting:
-            group, events = self._next, len(self._waiting[0].events)
-            if group.batches and (group.events + events > MAX_GROUP_EVENTS or group.day != day):
-                return
+            events = len(self._waiting[0].events)
+            if group.batches and group.events + events > MAX_GROUP_EVENTS:
+                break
             batch = self._waiting.popleft()
             batch.prepared = prepare(batch.events, price=self.price, now_ms=now_ms)
             batch.events = ()
-            if not batch.prepared.entries:
-                self._waiting_events -= events
-                self._waiting_bytes -= batch.size
-                batch.done.callback(self._count(batch, []))
-                continue
-            group.day = day
+            self._waiting_events -= events
+            self._waiting_bytes -= batch.size
             group.events += events
-            group.size += batch.size
             group.batches.append(batch)
+        return group
 
     def _written(self, appended: Appended, group: list[_Batch], entries: list[Entry]) -> None:
         """The group is on the disk: enter it, go on writing, then acknowledge."""
@@ -269,7 +260,10 @@ class Recording:
             batch.result = self._count(batch, known[start:end])
             start = end
         self._tell(fresh)
-        self.trouble.well()
+        if fresh:
+            self.trouble.well()
+        else:
+            self.trouble.answered()
         self._writing = False
         self.entered(len(fresh), appended)
         self._go_on()
@@ -291,9 +285,8 @@ class Recording:
     def _broken(self, failure: Failure, group: list[_Batch]) -> None:
         """A fault of this program on the way: what is in the books may be half of a group."""
         self.trouble.fault(failure)
-        failed = [*group, *self._next.batches, *self._waiting]
+        failed = [*group, *self._waiting]
         self._waiting.clear()
-        self._next = _Group()
         self._waiting_events = self._waiting_bytes = 0
         self._writing = False
         self._go_on()

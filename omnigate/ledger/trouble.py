@@ -72,6 +72,10 @@ class Trouble:
         """The disk was given something to write."""
         self._asked_at = self._clock.seconds()
 
+    def answered(self) -> None:
+        """There was nothing to write after all, so nothing is known of the disk."""
+        self._asked_at = None
+
     def well(self) -> None:
         """It was written."""
         self._asked_at = None

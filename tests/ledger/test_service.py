@@ -69,21 +69,23 @@ class RecordTests(LedgerCase):
         self.writer.holding = True
         batches = [[as_dict(f"{i}.{n}") for n in range(2)] for i in range(6)]
         done = [self.ledger.record(batch) for batch in batches]
-        self.assertEqual(len(asked), 2 + 4)
+        self.assertEqual(len(asked), 2)
+        turns = []
         while self.writer.run(1):
-            pass
+            turns.append(len(asked))
+        self.assertEqual(turns, [6, 10, 12, 12])
         self.assertEqual([self.successResultOf(d).recorded for d in done], [2] * 6)
         self.assertEqual(asked, [f"{i}.{n}" for i in range(6) for n in range(2)])
 
     def test_groups_end_with_the_day(self) -> None:
-        """Ids are kept under the day of recording, so a group has one day."""
+        """Ids are kept under the day of recording, which is that of writing, so a group has one."""
         self.writer.holding = True
         self.ledger.record([as_dict("e1")])
         self.ledger.record([as_dict("e2")])
         self.clock.rightNow += DAY_MS / 1000
         self.ledger.record([as_dict("e3")])
         self.writer.run()
-        for day, ids in (("2026-11-29", 2), ("2026-11-30", 1)):
+        for day, ids in (("2026-11-29", 1), ("2026-11-30", 2)):
             self.assertEqual(len(self.content(self.family.ids(day))), 16 + 16 * ids)
 
     def test_nothing_is_known_of_a_batch_before_its_sync(self) -> None:
@@ -217,6 +219,16 @@ class RecordTests(LedgerCase):
         self.assertEqual(sum(self.successResultOf(d).recorded for d in done), 4)
         self.writer.holding = False
         self.assertEqual(self.successResultOf(self.ledger.record([event])).recorded, 1)
+
+    def test_a_batch_without_anything_to_write_says_nothing_of_the_disk(self) -> None:
+        """It is acknowledged while the disk is full, and the disk is not well for that."""
+        self.recorded("e1")
+        self.fill()
+        refused = self.ledger.record([as_dict("e2")])
+        self.failureResultOf(refused, StorageUnavailable)
+        self.assertEqual(self.recorded("e1"), IngestResult(0, 1, 0, 0))
+        self.assertEqual(self.successResultOf(self.ledger.record([b"{}"])).invalid, 1)
+        self.assertEqual(self.ledger.trouble, FULL)
 
     def test_ids_are_forgotten_after_their_days(self) -> None:
         """Within the days kept a resend counts once; after them it is a new event."""
