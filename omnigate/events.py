@@ -154,7 +154,11 @@ def checked_line(line: bytes) -> bytes:
 
 
 def is_intact(line: bytes) -> bool:
-    """Whether the checksum of a line is right; one without any may have been written without."""
+    """Whether the checksum of a line is right; one without any may have been written without.
+
+    Of two lines that were put together within their last members nothing tells but that member,
+    the endpoint: all that is billed stands before it, and is of one event.
+    """
     end = line[-_CHECK_BYTES:]
     if not end.startswith(_CHECK_BEGIN):
         return True

@@ -119,12 +119,15 @@ class CheckTests(SynchronousTestCase):
         self.assertTrue(is_intact(line))
         self.assertEqual(decode_event(line), event)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=300, deadline=None)
     @given(events, events, st.data())
     def test_parts_of_two_lines_are_none(
         self, first: UsageEvent, second: UsageEvent, data: st.DataObject
     ) -> None:
-        """The beginning of one line before the end of another is no third event."""
+        """The beginning of one line before the end of another is no third event.
+
+        Only the last member may be another one, or left out: behind it no checksum is whole.
+        """
         one, other = (checked_line(encode_event(event)) for event in (first, second))
         at = data.draw(st.integers(1, min(len(one), len(other)) - 1))
         mixed = one[:at] + other[at:]
@@ -133,7 +136,8 @@ class CheckTests(SynchronousTestCase):
         except InvalidEvent:
             return
         if is_intact(mixed):
-            self.assertIn(event, (first, second))
+            whole = [msgspec.structs.replace(each, endpoint="") for each in (event, first, second)]
+            self.assertIn(whole[0], whole[1:])
 
     def test_lines_without_a_checksum_are_taken(self) -> None:
         """Those that an earlier version wrote."""
