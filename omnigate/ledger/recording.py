@@ -87,13 +87,17 @@ _NOTHING = Prepared()
 
 @attrs.define(eq=False)
 class _Batch:
-    """A batch that waits or is being written: at first its events, then what they come to."""
+    """A batch that waits or is being written: at first its events, then what they come to.
+
+    :ivar fault: a fault of this program that kept it from being prepared; nothing is recorded then.
+    """
 
     events: Events
     size: int
     prepared: Prepared = _NOTHING
     done: Deferred[IngestResult] = attrs.Factory(Deferred)
     result: IngestResult | None = None
+    fault: Failure | None = None
 
 
 @attrs.define(eq=False)
@@ -238,7 +242,11 @@ class Recording:
             if group.batches and group.events + events > MAX_GROUP_EVENTS:
                 break
             batch = self._waiting.popleft()
-            batch.prepared = prepare(batch.events, price=self.price, now_ms=now_ms)
+            try:
+                batch.prepared = prepare(batch.events, price=self.price, now_ms=now_ms)
+            except Exception:
+                # It fails alone, and when its group is done, as no batch is answered in between.
+                batch.fault = Failure()
             batch.events = ()
             self._waiting_events -= events
             self._waiting_bytes -= batch.size
@@ -269,7 +277,7 @@ class Recording:
         self._go_on()
         for batch in group:
             assert batch.result is not None
-            batch.done.callback(batch.result)
+            batch.done.callback(batch.fault or batch.result)
 
     def _refused(self, failure: Failure, group: list[_Batch]) -> None:
         """The group is not known to be on the disk: nothing of it is recorded."""

@@ -183,6 +183,22 @@ class RecordTests(LedgerCase):
         self.assertEqual(seen, ["e1", "e2", "e3"])
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
+    def test_a_batch_that_cannot_be_judged_fails_alone(self) -> None:
+        """A fault of the program is that batch's answer; those beside it are recorded."""
+
+        def price_or_fault(event: UsageEvent) -> Price | None:
+            if event.id == "odd":
+                raise KeyError("no such table")
+            return price(event)
+
+        self.ledger = self.opened(price=price_or_fault)
+        self.writer.holding = True
+        done = [self.ledger.record([as_dict(name)]) for name in ("e1", "e2", "odd", "e3")]
+        self.writer.run()
+        self.failureResultOf(done.pop(2), KeyError)
+        self.assertEqual([self.successResultOf(d).recorded for d in done], [1, 1, 1])
+        self.assertEqual((self.ledger.trouble, self.spent()), (None, 3 * COST))
+
     def test_an_empty_batch_is_acknowledged(self) -> None:
         """It writes nothing."""
         self.assertEqual(self.recorded(), IngestResult(0, 0, 0, 0))
