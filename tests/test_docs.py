@@ -43,6 +43,8 @@ PAGES = (
     "configuration.md",
     "translation.md",
     "operations.md",
+    "observe.md",
+    "keys-and-budgets.md",
     "ledger.md",
     "internals.md",
 )
@@ -191,7 +193,7 @@ class OperationsTests(SynchronousTestCase):
 
     def test_every_metric(self) -> None:
         """The control plane shows what the page tells of, and the page tells of all it shows."""
-        told = set(METRIC.findall(section("operations.md", "Metrics")))
+        told = set(METRIC.findall(section("observe.md", "Metrics")))
         metrics = ControlMetrics()
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
@@ -208,7 +210,7 @@ class OperationsTests(SynchronousTestCase):
 
     def test_every_metric_of_the_data_plane(self) -> None:
         """The data plane shows what the page tells of, with the labels it tells of."""
-        text = section("operations.md", "Metrics of the data plane")
+        text = section("observe.md", "Metrics of the data plane")
         told = set(METRIC.findall(text))
         memory = MemoryDataPlane()
         families = list(metrics_of(memory).families(()))
@@ -225,7 +227,7 @@ class OperationsTests(SynchronousTestCase):
 
     def test_every_command(self) -> None:
         """The README or a page shows each command of the console script."""
-        texts = page("operations.md") + page("configuration.md")
+        texts = "".join(map(page, ("operations.md", "keys-and-budgets.md", "configuration.md")))
         texts += (ROOT / "README.md").read_text(encoding="utf-8")
         texts += parser().format_help()
         for command in ("demo", "check", "keys create", "usage", "ledger verify", "ledger export"):
