@@ -110,6 +110,9 @@ class CliTests(AdminServerTestCase):
             "app   managed  600  fast,claude-*\n"
             "b     file       0  -\n",
         )
+        _, out, _ = self.run_cli("keys", "list", "--format", "csv")
+        self.assertTrue(out.startswith("name,source,rpm,max_concurrent,models,budget_usd,"), out)
+        self.assertIn('\r\napp,managed,600,,"fast,claude-*",,', out)
         _, out, _ = self.run_cli("keys", "list", "--json")
         self.assertEqual(json.loads(out), {"keys": keys})
 

@@ -10,6 +10,9 @@ ASKS = (
     "see omnigate --help."
 )
 
+#: How a listing can be printed.
+SHAPES = ("table", "json", "csv")
+
 
 class CommandError(Exception):
     """A command did not work; the text is for the person who gave it.
@@ -56,6 +59,24 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def add_format(command: argparse.ArgumentParser) -> None:
+    """Add the choice of how a listing is printed: ``options.format`` is one of :data:`SHAPES`."""
+    shape = command.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--format",
+        choices=SHAPES,
+        default=SHAPES[0],
+        help="table (default) for people, json for programs, csv for spreadsheets",
+    )
+    shape.add_argument(
+        "--json",
+        action="store_const",
+        const="json",
+        dest="format",
+        help="the same as --format json",
+    )
+
+
 def add_json(command: argparse.ArgumentParser) -> None:
-    """Add the switch for programs that read along."""
+    """Add the switch for programs that read along, where the answer is no listing."""
     command.add_argument("--json", action="store_true", help="print the answer as JSON")

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from omnigate.admin_client import client_from
-from omnigate.commands.arguments import ASKS, CommandError, add_json, dollars
-from omnigate.commands.table import print_table, rows_of
+from omnigate.commands.arguments import ASKS, CommandError, add_format, add_json, dollars
+from omnigate.commands.table import print_listing, rows_of
 from omnigate.periods import PERIODS
 from omnigate.text import one_line
 
@@ -54,7 +54,7 @@ def add_keys(commands: Any) -> None:
         help="every key with its limits; never a secret",
         description="Show every key with its limits and what it spent." + ASKS,
     )
-    add_json(listed)
+    add_format(listed)
     listed.set_defaults(run=_list_keys)
 
     create = actions.add_parser(
@@ -99,14 +99,8 @@ def add_keys(commands: Any) -> None:
 
 def _list_keys(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys list``."""
-    client = client_from(environ)
-    if options.json:
-        print(client.text("GET", "/admin/keys"))
-    else:
-        rows = rows_of(client.call("GET", "/admin/keys"), "keys")
-        # Few have soft budgets, or zones; a column of dashes alone would tell nobody anything.
-        told = [name for name in _KEY_COLUMNS if any(row.get(name) is not None for row in rows)]
-        print_table(rows, told or _KEY_COLUMNS)
+    rows = rows_of(client_from(environ).call("GET", "/admin/keys"), "keys")
+    print_listing(options.format, "keys", rows, _KEY_COLUMNS)
     return 0
 
 

@@ -1,11 +1,32 @@
-"""Rows of an answer as a table for people."""
+"""Rows of an answer as a table for people, as JSON for programs, or as CSV for spreadsheets.
 
-from collections.abc import Sequence
+A table is as wide as it has to be. On a terminal it is made to fit: the longest texts are cut, each
+with an ellipsis, and its head is bold unless ``NO_COLOR`` is set. Elsewhere, in a pipe or a file,
+nothing is ever cut, so that what another program reads is whole.
+"""
+
+import csv
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from omnigate.commands.arguments import CommandError
-from omnigate.text import one_line
+from omnigate.text import ELLIPSIS, for_spreadsheets, one_line, valid_text
+
+_GAP = "  "
+# A column of text is cut no shorter than this: what is left of a name must be worth reading.
+_MIN_CELL_CHARS = 8
+# Of one item in a cell: more than any name or pattern of a config may have.
+_ITEM_CHARS = 1000
+_BOLD, _PLAIN = "\033[1m", "\033[0m"
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def rows_of(answer: Any, member: str) -> list[dict[str, Any]]:
@@ -19,26 +40,103 @@ def rows_of(answer: Any, member: str) -> list[dict[str, Any]]:
     return rows
 
 
+def print_listing(
+    shape: str, member: str, rows: list[dict[str, Any]], columns: Sequence[str]
+) -> None:
+    """Print the rows of a listing in the shape that was asked for.
+
+    :param shape: ``table``, ``json`` or ``csv``, as ``--format`` has it.
+    :param member: what the JSON object calls its rows.
+    :param columns: what a table and CSV show of a row, in this order; JSON shows all of it. A table
+        leaves out columns that nothing fills, CSV never does, so that its columns stay the same.
+    """
+    if shape == "json":
+        print(_encode({member: rows}).decode())
+    elif shape == "csv":
+        print_csv(rows, columns)
+    else:
+        told = [name for name in columns if any(row.get(name) is not None for row in rows)]
+        print_table(rows, told or columns)
+
+
+def print_csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
+    """Print columns as RFC 4180 has them, with a line of names.
+
+    An empty field is a value that is not. A text that a spreadsheet would run is told apart by an
+    apostrophe, as the control plane does it in its reports.
+    """
+    lines = csv.writer(sys.stdout, lineterminator="\r\n")
+    lines.writerow(columns)
+    lines.writerows([_field(row.get(name)) for name in columns] for row in rows)
+
+
 def print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
     """Print columns that are wide enough; text to the left, numbers to the right.
 
     A column that no row has is left out.
     """
     shown = [name for name in columns if any(name in row for row in rows)] or list(columns)
-    cells = [[_cell(row.get(name)) for name in shown] for row in rows]
-    widths = [
-        max([len(name), *(len(line[place]) for line in cells)]) for place, name in enumerate(shown)
-    ]
+    lines = [shown, *([_cell(row.get(name)) for name in shown] for row in rows)]
     numeric = [
         bool(rows) and all(_is_number(row.get(name)) or row.get(name) is None for row in rows)
         for name in shown
     ]
-    for line in [list(shown), *cells]:
-        padded = [
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    terminal = sys.stdout.isatty()
+    if terminal:
+        widths = _fitting(widths, numeric, shutil.get_terminal_size().columns)
+    bold = terminal and has_colour(os.environ)
+    for place, line in enumerate(lines):
+        text = _GAP.join(map(_padded, line, widths, numeric)).rstrip()
+        print(f"{_BOLD}{text}{_PLAIN}" if bold and not place else text)
+
+
+def has_colour(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal may be told to write bold or in colour: not with ``NO_COLOR`` set."""
+    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb")
+
+
+def fit(text: str, width: int) -> str:
+    """Return a line of text that takes ``width`` columns at most; a cut one ends with ``…``."""
+    if _width(text) <= width:
+        return text
+    taken = 0
+    for place, char in enumerate(text):
+        taken += _width(char)
+        if taken >= width:
+            return text[:place] + ELLIPSIS
+    return text
+
+
+def _fitting(widths: list[int], numeric: Sequence[bool], room: int) -> list[int]:
+    """Narrow the widest columns of text until a line fits; a number is never cut."""
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+    widths = list(widths)
+    while over > 0:
+        texts = [place for place, right in enumerate(numeric) if not right]
+        widest = max(texts, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= _MIN_CELL_CHARS:
+            break
+        widths[widest] -= 1
+        over -= 1
+    return widths
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    """A cell in its column."""
+    text = fit(text, width)
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
 
 
 def _cell(value: object) -> str:
@@ -50,8 +148,23 @@ def _cell(value: object) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, list):
-        return ",".join(one_line(str(item), 100) for item in value)
-    return one_line(str(value), 200)
+        return ",".join(one_line(str(item), _ITEM_CHARS) for item in value)
+    return one_line(str(value), _ITEM_CHARS)
+
+
+def _field(value: object) -> str:
+    """One value as a field of CSV, whole."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return for_spreadsheets(valid_text(",".join(map(str, value))))
+    return for_spreadsheets(valid_text(str(value)))
 
 
 def _is_number(value: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from omnigate.admin_client import client_from
-from omnigate.commands.arguments import ASKS, utc_day
+from omnigate.commands.arguments import ASKS, add_format, utc_day
 from omnigate.commands.table import print_table, rows_of
 from omnigate.text import one_line
 
@@ -38,15 +38,7 @@ def add_usage(commands: Any) -> None:
         "--since", metavar="DAY", type=utc_day, help="the first UTC day, such as 2026-11-01"
     )
     usage.add_argument("--until", metavar="DAY", type=utc_day, help="the last UTC day")
-    shape = usage.add_mutually_exclusive_group()
-    shape.add_argument("--format", choices=tuple(_ACCEPTED), default="table", help="default: table")
-    shape.add_argument(
-        "--json",
-        action="store_const",
-        const="json",
-        dest="format",
-        help="the same as --format json",
-    )
+    add_format(usage)
     usage.set_defaults(run=_usage)
 
 
