@@ -83,6 +83,13 @@ class Options(DaemonOptions):
             None,
             "The folder of ledger and keys. [OMNIGATE_STATE_DIR, or /var/lib/omnigate]",
         ],
+        [
+            "trusted-proxies",
+            None,
+            None,
+            "Whose X-Forwarded-For is believed: addresses, networks and unix, with commas. "
+            "[OMNIGATE_TRUSTED_PROXIES, or nobody's]",
+        ],
     ]
 
 

@@ -22,6 +22,9 @@ METRICS_LISTEN = "OMNIGATE_DATA_METRICS_LISTEN"
 #: The port in use may be the plane's own.
 METRICS_PORT = f"{METRICS_LISTEN}, not the port of OMNIGATE_DATA_LISTEN"
 
+#: The options that a parent hands on to its workers.
+PASSED_ON = ("listen", "control-url", "state-dir", "trusted-proxies")
+
 _log = Logger(namespace="omnigate.data")
 
 
@@ -51,6 +54,8 @@ class Options(DaemonOptions):
          "http://127.0.0.1:8081]"],
         ["state-dir", "s", None, "The folder of the spool and of the last config. "
          "[OMNIGATE_STATE_DIR, or /var/lib/omnigate]"],
+        ["trusted-proxies", None, None, "Whose X-Forwarded-For is believed: addresses, networks "
+         "and unix, with commas. [OMNIGATE_TRUSTED_PROXIES, or nobody's]"],
     ]  # fmt: skip
 
 
@@ -79,7 +84,7 @@ def makeService(options: Options) -> Service:
         from omnigate.workers.run import worker_command
 
         chosen = None if options.parent is None else options.parent.get("reactor")
-        given = {name: options[name] for name in ("listen", "control-url", "state-dir")}
+        given = {name: options[name] for name in PASSED_ON}
         command = worker_command(chosen, PROGRAM, given)
         return parent_service(settings, reactor, command, options.stays_in_front)
     from omnigate.data_parts import data_service

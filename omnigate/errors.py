@@ -55,7 +55,14 @@ ERRORS: dict[str, ErrorKind] = {
     ),
     **_rows(401, "authentication_error", "authentication_error", "invalid_api_key"),
     **_rows(402, "insufficient_quota", "billing_error", "budget_exceeded"),
-    **_rows(403, "permission_error", "permission_error", "model_not_allowed"),
+    **_rows(
+        403,
+        "permission_error",
+        "permission_error",
+        "model_not_allowed",
+        "address_not_allowed",
+        "endpoint_not_allowed",
+    ),
     **_rows(
         404,
         "not_found_error",
@@ -110,6 +117,7 @@ UPSTREAM_CUT = "upstream_cut"
 
 ADMIN_ERRORS: dict[str, ErrorKind] = {
     **_rows(401, "authentication_error", "authentication_error", "invalid_token"),
+    **_rows(403, "permission_error", "permission_error", "insufficient_scope"),
     **_rows(409, "invalid_request_error", "invalid_request_error", "already_exists", "conflict"),
     **_rows(429, "rate_limit_error", "rate_limit_error", "too_many_attempts"),
 }

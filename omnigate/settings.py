@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from omnigate.client_address import TrustedProxies
 from omnigate.settings_table import (
     LATER_SETTINGS,
     MIN_SECRET_CHARS,
@@ -59,6 +60,7 @@ class DataSettings:
     workers: int
     control_url: str
     state_dir: str
+    trusted_proxies: TrustedProxies
     internal_token: str = attrs.field(repr=False)
     spool: str
     config_cache: str
@@ -87,6 +89,7 @@ class ControlSettings:
     listen: str
     config: str
     state_dir: str
+    trusted_proxies: TrustedProxies
     internal_token: str = attrs.field(repr=False)
     admin_token: str = attrs.field(repr=False)
     ledger: str
@@ -99,7 +102,7 @@ def read_data_settings(
     """Return the data plane's settings, and warnings about what was set in vain.
 
     :param options: options of the subcommand by name (``listen``, ``workers``, ``control-url``,
-        ``state-dir``); ``None`` as a value is an option that was not given.
+        ``state-dir``, ``trusted-proxies``); ``None`` as a value is an option that was not given.
     :raises SettingsError: with every fault.
     """
     values, faults = _read("data", environ, options or {})
@@ -114,8 +117,8 @@ def read_control_settings(
 ) -> tuple[ControlSettings, list[str]]:
     """Return the control plane's settings, and warnings about what was set in vain.
 
-    :param options: options of the subcommand by name (``listen``, ``config``, ``state-dir``);
-        ``None`` as a value is an option that was not given.
+    :param options: options of the subcommand by name (``listen``, ``config``, ``state-dir``,
+        ``trusted-proxies``); ``None`` as a value is an option that was not given.
     :raises SettingsError: with every fault.
     """
     values, faults = _read("control", environ, options or {})

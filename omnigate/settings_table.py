@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from omnigate.client_address import AddressFaultError, TrustedProxies
+
 # Shorter tokens can be guessed: 16 characters of base64 are 96 bits.
 MIN_SECRET_CHARS = 16
 
@@ -119,6 +121,14 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _trusted_proxies(text: str) -> TrustedProxies:
+    """Judge who is believed about the address of a client; ``off`` is nobody."""
+    try:
+        return TrustedProxies.parse("" if text == "off" else text)
+    except AddressFaultError as fault:
+        raise BadValueError(f"cannot be used: {fault}") from None
+
+
 def _token(text: str) -> str:
     """Judge a token between the planes, or of an operator; messages never quote it."""
     if len(text) < MIN_SECRET_CHARS:
@@ -204,6 +214,15 @@ SETTINGS: tuple[Setting, ...] = (
         "The folder of the files that a plane keeps; systemd's STATE_DIRECTORY where absent.",
         path,
         option="state-dir",
+    ),
+    Setting(
+        "OMNIGATE_TRUSTED_PROXIES",
+        _BOTH,
+        "trusted_proxies",
+        "off",
+        "Whose X-Forwarded-For is believed: addresses, networks and unix, with commas, or off.",
+        _trusted_proxies,
+        option="trusted-proxies",
     ),
     Setting(
         "OMNIGATE_INTERNAL_TOKEN",

@@ -26,6 +26,8 @@ TABLE = """
 401 authentication_error authentication_error invalid_api_key
 402 insufficient_quota billing_error budget_exceeded
 403 permission_error permission_error model_not_allowed
+403 permission_error permission_error address_not_allowed
+403 permission_error permission_error endpoint_not_allowed
 404 not_found_error not_found_error not_found
 404 not_found_error not_found_error model_not_found
 404 not_found_error not_found_error endpoint_not_supported

@@ -19,6 +19,7 @@ FLOORS = {
         (
             "backoff",
             "capabilities",
+            "client_address",
             "collector",
             "errors",
             "events",

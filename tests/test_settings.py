@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.client_address import TrustedProxies
 from omnigate.settings import (
     MAX_SECRET_BYTES,
     ControlSettings,
@@ -35,13 +36,14 @@ class DefaultTests(SynchronousTestCase):
         """With a token alone the data plane has the documented defaults."""
         values, warnings = read_data_settings(DATA_ENV, {})
         self.assertEqual(
-            attrs.asdict(values),
+            attrs.asdict(values, recurse=False),
             {
                 "listen": "tcp:8080",
                 "metrics_listen": "",
                 "workers": 1,
                 "control_url": "http://127.0.0.1:8081",
                 "state_dir": "/var/lib/omnigate",
+                "trusted_proxies": TrustedProxies(),
                 "internal_token": INTERNAL,
                 "spool": "/var/lib/omnigate/omnigate-usage.spool",
                 "config_cache": "/var/lib/omnigate/omnigate-config.cache.json",
@@ -69,11 +71,12 @@ class DefaultTests(SynchronousTestCase):
         """With two tokens the control plane has the documented defaults."""
         values, warnings = read_control_settings(CONTROL_ENV, {})
         self.assertEqual(
-            attrs.asdict(values),
+            attrs.asdict(values, recurse=False),
             {
                 "listen": "tcp:8081:interface=127.0.0.1",
                 "config": "/etc/omnigate/omnigate.toml",
                 "state_dir": "/var/lib/omnigate",
+                "trusted_proxies": TrustedProxies(),
                 "internal_token": INTERNAL,
                 "admin_token": ADMIN,
                 "ledger": "/var/lib/omnigate/ledger.jsonl",

@@ -46,7 +46,7 @@ class Exchange:
     :ivar entered_at: when the head was here, by the clock.
     :ivar keep_as: by what its answer is found in the response cache, and until when; ``None``
         where it is not to be kept.
-    :ivar peer: the client's address.
+    :ivar peer: the client's address, as trusted proxies tell it.
     """
 
     __slots__ = (

@@ -115,13 +115,23 @@ class DataPlane:
         self.installed_at: float | None = None
         self.draining = False
         self.new_id = RequestIds().take
+        # Nobody's word is asked for where nobody is trusted.
+        self._proxies = settings.trusted_proxies or None
         self._random = random.Random(random.SystemRandom().getrandbits(256))
 
     def exchange(
         self, head: RequestHead, target: Target, response: Response, peer: str
     ) -> Exchange:
         """An exchange for a well-formed head."""
+        if self._proxies is not None:
+            peer = self._client_of(head, peer)
         return Exchange(self, head, target, response, peer)
+
+    def _client_of(self, head: RequestHead, peer: str) -> str:
+        """The address of a request's client, which may not be who opened the connection."""
+        told = head.headers.get(b"x-forwarded-for")
+        assert self._proxies is not None
+        return self._proxies.client(peer, () if told is None else (told,))
 
     def head_refusal(self, first: bytes, error: HeadError) -> tuple[int, bytes, bytes]:
         """The answer to a head that cannot be trusted; it has no request id."""
@@ -142,6 +152,8 @@ class DataPlane:
         It is what an application with a wrong base URL meets first.
         """
         refusal = GatewayError(error.code, error.message, status=error.status)
+        if self._proxies is not None:
+            peer = self._client_of(head, peer)
         request_id = self.new_id()
         status = refusal.kind.status
         # Without the query: whatever is in it is not for a log.

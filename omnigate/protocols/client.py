@@ -30,6 +30,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from omnigate.client_address import plain
 from omnigate.protocols.direct_tcp import untaken_bytes
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response
@@ -497,7 +498,7 @@ class ClientFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         """A connection, a connection that is turned away, or nothing (dropped)."""
-        peer = str(getattr(addr, "host", "") or "")
+        peer = plain(str(getattr(addr, "host", "") or ""))
         if len(self.connections) < self._max_connections:
             return ClientConnection(self._plane, self, peer)
         if len(self._turned_away) >= MAX_TURNED_AWAY:
