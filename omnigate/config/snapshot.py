@@ -18,7 +18,7 @@ import attrs
 import msgspec
 
 from omnigate.capabilities import EFFORTS, Capabilities
-from omnigate.config import values
+from omnigate.config import key_values, values
 from omnigate.config.models import target_capabilities
 from omnigate.config.schema import (
     Abandon,
@@ -28,6 +28,7 @@ from omnigate.config.schema import (
     StrategyName,
     UpstreamConfig,
 )
+from omnigate.periods import END_MS
 
 #: Ten thousand keys with long model lists are about 4 MiB; eight times that is no snapshot of ours.
 MAX_SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
@@ -39,21 +40,42 @@ class SnapshotError(ValueError):
     """Bytes that are not exactly a snapshot; the text says where and why."""
 
 
-@attrs.frozen
-class SnapshotKey:
-    """One gateway key as the data plane sees it.
+class SnapshotSecret(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The hash of a secret that opens a key, and when it stops to; ``until_ms`` 0 is never.
 
-    ``rpm`` 0 is no limit, ``max_concurrent`` 0 the data plane's own default, ``models`` None all
-    models; an entry of ``models`` that ends with ``*`` matches a prefix. The members stand in
-    alphabetical order, so that a key is encoded once for the snapshot and for its version.
+    Instants are milliseconds since 1970; from ``until_ms`` on the secret opens nothing.
     """
 
+    sha256: str
+    until_ms: int = 0
+
+
+class SnapshotKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One gateway key as the data plane sees it.
+
+    ``sha256`` is its identity, by which everything is counted: the hash of its first secret.
+    ``secrets`` None: that secret opens it, and no other; else these do, and the first one only if
+    it is among them. ``rpm`` and ``tpm`` 0 are no limit, ``max_concurrent`` 0 the data plane's own
+    default, ``expires_ms`` 0 never; from ``expires_ms`` on the key opens nothing. ``models``,
+    ``allowed_ips`` and ``endpoints`` None are all there are; an entry of ``models`` that ends with
+    ``*`` matches a prefix, ``allowed_ips`` holds addresses and networks in their one spelling.
+
+    The members stand in alphabetical order, so that a key is encoded once for the snapshot and for
+    its version. Members with their defaults are left out: a snapshot without the limits that came
+    later is the same in every version, and data planes and control plane are upgraded in any order.
+    """
+
+    allowed_ips: tuple[str, ...] | None = None
     blocked: bool
+    endpoints: tuple[str, ...] | None = None
+    expires_ms: int = 0
     max_concurrent: int
     models: tuple[str, ...] | None
     name: str
     rpm: int
+    secrets: tuple[SnapshotSecret, ...] | None = None
     sha256: str
+    tpm: int = 0
 
 
 @attrs.frozen
@@ -249,6 +271,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     if not known:
         raise SnapshotError("the snapshot holds members this version does not know")
     _check_rows("keys", snapshot.keys, _check_key, lambda key: key.sha256)
+    _check_secrets(snapshot.keys)
     _check_rows("upstreams", snapshot.upstreams, _check_upstream, lambda upstream: upstream.name)
     _check_rows("capabilities", snapshot.capabilities, _check_capabilities, repr)
     names = frozenset(upstream.name for upstream in snapshot.upstreams)
@@ -295,7 +318,9 @@ def _check_rows(
 
 # Made once, not per row: a data plane may have ten thousand keys to judge, and 20 ms.
 _rpm = values.whole(0, values.MAX_RPM)
+_tpm = values.whole(0, key_values.MAX_TPM)
 _concurrent = values.whole(0, values.MAX_CONCURRENT)
+_instant = values.whole(0, END_MS - 1)
 _milliseconds = values.whole(1, values.MAX_MS)
 _failures = values.whole(1, values.MAX_COOLDOWN_FAILURES)
 _window = values.whole(1, values.MAX_COOLDOWN_S)
@@ -312,16 +337,68 @@ _upstream_api = values.one_of("", "chat", "responses")
 
 
 def _check_key(key: SnapshotKey) -> None:
-    if values.sha256_hex(key.sha256) != key.sha256:
-        raise values.BadValueError("sha256 is not in lower case")
+    _check_hash(key.sha256)
     values.name(key.name)
     _rpm(key.rpm)
     _concurrent(key.max_concurrent)
     if key.models is not None:
         _check_models(key.models)
+    _tpm(key.tpm)
+    _instant(key.expires_ms)
+    if key.secrets is not None:
+        _check_length("secrets", key.secrets, 1 + key_values.MAX_EARLIER_SECRETS)
+        for secret in key.secrets:
+            _check_hash(secret.sha256)
+            _instant(secret.until_ms)
+    if key.allowed_ips is not None:
+        _check_networks(key.allowed_ips)
+    if key.endpoints is not None:
+        _check_endpoints(key.endpoints)
+
+
+def _check_hash(sha256: str) -> None:
+    if values.sha256_hex(sha256) != sha256:
+        raise values.BadValueError("sha256 is not in lower case")
+
+
+def _check_length(name: str, entries: Sequence[object], most: int) -> None:
+    if not 1 <= len(entries) <= most:
+        raise values.BadValueError(f"{name} must have 1 to {most} entries")
+
+
+def _check_secrets(keys: Sequence[SnapshotKey]) -> None:
+    """Refuse a secret that opens two keys, or is the identity of another one.
+
+    What is counted by a hash would else be two keys'.
+    """
+    rotated = [key for key in keys if key.secrets is not None]
+    if not rotated:
+        return
+    owners = {key.sha256: key.sha256 for key in keys}
+    for key in rotated:
+        seen: set[str] = set()
+        for secret in key.secrets or ():
+            if secret.sha256 in seen or owners.setdefault(secret.sha256, key.sha256) != key.sha256:
+                raise SnapshotError(f'keys: a secret of "{key.name}" is there twice')
+            seen.add(secret.sha256)
 
 
 # Many keys share a few lists.
+@functools.lru_cache(maxsize=256)
+def _check_networks(networks: tuple[str, ...]) -> None:
+    _check_length("allowed_ips", networks, key_values.MAX_NETWORKS)
+    for network in networks:
+        if key_values.network(network) != network:
+            raise values.BadValueError("allowed_ips has a network in another spelling")
+
+
+@functools.lru_cache(maxsize=256)
+def _check_endpoints(endpoints: tuple[str, ...]) -> None:
+    _check_length("endpoints", endpoints, len(key_values.ENDPOINT_KINDS))
+    for kind in endpoints:
+        key_values.endpoint_kind(kind)
+
+
 @functools.lru_cache(maxsize=256)
 def _check_models(models: tuple[str, ...]) -> None:
     for pattern in models:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import msgspec
 from hypothesis import given, settings
@@ -9,15 +11,18 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
+from omnigate.config.key_values import ENDPOINT_KINDS, MAX_TPM
 from omnigate.config.schema import CapsConfig, Config, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.snapshot import (
     Snapshot,
     SnapshotError,
     SnapshotKey,
+    SnapshotSecret,
     build_snapshot,
     decode_snapshot,
     encode_snapshot,
 )
+from omnigate.periods import END_MS
 
 CONFIG = Config(
     upstreams=(
@@ -49,10 +54,77 @@ CONFIG = Config(
         ),
     ),
 )
+
+
+def made_key(name: str, sha256: str, **changes: Any) -> SnapshotKey:
+    """Make a key without limits but for those given."""
+    plain = {"blocked": False, "max_concurrent": 0, "models": None, "rpm": 0}
+    return SnapshotKey(name=name, sha256=sha256, **{**plain, **changes})
+
+
 KEYS = [
-    SnapshotKey(False, 0, None, "second", 0, "b" * 64),
-    SnapshotKey(False, 8, ("fast", "claude-*"), "first", 60, "a" * 64),
+    made_key("second", "b" * 64),
+    made_key("first", "a" * 64, max_concurrent=8, models=("fast", "claude-*"), rpm=60),
 ]
+
+#: A key with every limit there is, rotated twice.
+FULL = made_key(
+    "full",
+    "c" * 64,
+    allowed_ips=("192.0.2.7", "10.0.0.0/8", "2001:db8::/32"),
+    endpoints=("chat", "models"),
+    expires_ms=1_800_000_000_000,
+    secrets=(SnapshotSecret("e" * 64), SnapshotSecret("d" * 64, 1_700_000_000_000)),
+    tpm=60_000,
+)
+
+#: What a version before ``tpm`` and its like made of :data:`KEYS` and an empty config.
+BEFORE_LIMITS = (
+    b'{"version":"e844212f854dc7ccf487930f8af200f10921b59b2b97e52b1460da482aaa0e43","keys":['
+    b'{"blocked":false,"max_concurrent":8,"models":["fast","claude-*"],"name":"first","rpm":60,'
+    b'"sha256":"' + b"a" * 64 + b'"},'
+    b'{"blocked":false,"max_concurrent":0,"models":null,"name":"second","rpm":0,'
+    b'"sha256":"' + b"b" * 64 + b'"}'
+    b'],"upstreams":[],"capabilities":[],"routes":[],"media_models":[]}'
+)
+
+any_sha256 = st.integers(0, 2**256 - 1).map("{:064x}".format)
+any_instant = st.just(0) | st.integers(1, END_MS - 1)
+
+
+def own_hashes(keys: list[SnapshotKey]) -> bool:
+    """Tell whether no hash is two keys'."""
+    seen = [{key.sha256, *(secret.sha256 for secret in key.secrets or ())} for key in keys]
+    return sum(map(len, seen)) == len(set().union(*seen))
+
+
+#: Up to eight keys with any limits, which can stand in one snapshot.
+any_keys = st.lists(
+    st.builds(
+        SnapshotKey,
+        allowed_ips=st.none() | st.just(FULL.allowed_ips),
+        blocked=st.booleans(),
+        endpoints=st.none()
+        | st.lists(st.sampled_from(ENDPOINT_KINDS), min_size=1, max_size=7).map(tuple),
+        expires_ms=any_instant,
+        max_concurrent=st.integers(0, 10**6),
+        models=st.none()
+        | st.tuples(st.from_regex(r"[A-Za-z0-9][a-z0-9/:-]{0,20}", fullmatch=True)),
+        name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
+        rpm=st.integers(0, 10**7),
+        secrets=st.none()
+        | st.lists(
+            st.builds(SnapshotSecret, any_sha256, any_instant),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda secret: secret.sha256,
+        ).map(tuple),
+        sha256=any_sha256,
+        tpm=st.just(0) | st.integers(1, MAX_TPM),
+    ),
+    max_size=8,
+    unique_by=lambda key: key.sha256,
+).filter(own_hashes)
 
 
 def edited(**changes: object) -> bytes:
@@ -83,13 +155,13 @@ class BuildTests(SynchronousTestCase):
         self.assertEqual(build_snapshot(CONFIG, KEYS), build_snapshot(CONFIG, KEYS[::-1]))
 
     def test_of_two_keys_with_one_secret_the_first_is_taken(self) -> None:
-        twin = attrs.evolve(KEYS[0], name="twin")
+        twin = msgspec.structs.replace(KEYS[0], name="twin")
         snapshot = build_snapshot(CONFIG, [*KEYS, twin])
         self.assertEqual(snapshot, build_snapshot(CONFIG, KEYS))
         self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)
 
     def test_a_key_that_turns_blocked_changes_the_version(self) -> None:
-        blocked = [KEYS[0], attrs.evolve(KEYS[1], blocked=True)]
+        blocked = [KEYS[0], msgspec.structs.replace(KEYS[1], blocked=True)]
         self.assertNotEqual(
             build_snapshot(CONFIG, KEYS).version, build_snapshot(CONFIG, blocked).version
         )
@@ -200,6 +272,62 @@ class CodecTests(SynchronousTestCase):
             target["caps"] = place
             self.assert_refused(edited(routes=[route]), f"no capabilities at place {place}")
 
+    def test_limits_at_their_defaults_are_left_out(self) -> None:
+        """Each alone changes the version; without any, the text is that of older versions."""
+        snapshot = build_snapshot(Config(), KEYS)
+        self.assertEqual(encode_snapshot(snapshot), BEFORE_LIMITS)
+        self.assertEqual(decode_snapshot(BEFORE_LIMITS), snapshot)
+        versions = {snapshot.version}
+        for name in ("allowed_ips", "endpoints", "expires_ms", "secrets", "tpm"):
+            key = msgspec.structs.replace(KEYS[0], **{name: getattr(FULL, name)})
+            limited = build_snapshot(Config(), [key, KEYS[1]])
+            self.assertEqual(decode_snapshot(encode_snapshot(limited)), limited)
+            versions.add(limited.version)
+        self.assertEqual(len(versions), 6)
+        row = msgspec.to_builtins(KEYS[0])
+        self.assert_refused(edited(keys=[{**row, "tpm": 0}]), "does not know")
+
+    def test_limits_are_judged(self) -> None:
+        """None that this version could not hold gets in."""
+        row = msgspec.to_builtins(FULL)
+        secret = {"sha256": "e" * 64}
+        for member, value, part in (
+            ("tpm", -1, "must be from 0"),
+            ("tpm", MAX_TPM + 1, "must be from 0"),
+            ("expires_ms", -5, "must be from 0"),
+            ("expires_ms", 10**18, "must be from 0"),
+            ("allowed_ips", [], "1 to 64 entries"),
+            ("allowed_ips", ["10.0.0.0/8"] * 65, "1 to 64 entries"),
+            ("allowed_ips", ["10.0.0.1/8"], "bits behind its prefix"),
+            ("allowed_ips", ["10.0.0.1/32"], "another spelling"),
+            ("allowed_ips", ["2001:DB8::/32"], "another spelling"),
+            ("endpoints", [], "1 to 7 entries"),
+            ("endpoints", ["chats"], 'did you mean "chat"'),
+            ("secrets", [], "1 to 9 entries"),
+            ("secrets", [{"sha256": f"{n:064x}"} for n in range(10)], "1 to 9 entries"),
+            ("secrets", [{"sha256": "E" * 64}], "lower case"),
+            ("secrets", [{**secret, "until_ms": -1}], "must be from 0"),
+            ("secrets", [{**secret, "surprise": 1}], "does not know"),
+            ("secrets", [secret, secret], "is there twice"),
+        ):
+            self.assert_refused(edited(keys=[{**row, member: value}]), part)
+
+    def test_a_secret_is_one_keys(self) -> None:
+        """No secret opens two keys, nor is it what another key is counted by."""
+        other = made_key("other", "f" * 64)
+        for sha256 in (FULL.sha256, "d" * 64, "e" * 64):
+            twin = msgspec.structs.replace(other, secrets=(SnapshotSecret(sha256),))
+            snapshot = build_snapshot(CONFIG, [twin, FULL])
+            self.assert_refused(encode_snapshot(snapshot), "is there twice")
+        for sha256 in ("d" * 64, "e" * 64):
+            snapshot = build_snapshot(CONFIG, [FULL, made_key("other", sha256)])
+            self.assert_refused(encode_snapshot(snapshot), "is there twice")
+        with_own = msgspec.structs.replace(
+            FULL, secrets=(SnapshotSecret("e" * 64), SnapshotSecret(FULL.sha256, 5))
+        )
+        snapshot = build_snapshot(CONFIG, [other, with_own])
+        self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)
+
     def test_capabilities_are_judged(self) -> None:
         """Each of their values, and that each record is there once."""
         usual = attrs.asdict(Capabilities())
@@ -224,21 +352,7 @@ class CodecTests(SynchronousTestCase):
         self.assertRaises(SnapshotError, decode_snapshot, data)
 
     @settings(max_examples=100, deadline=None)
-    @given(
-        st.lists(
-            st.builds(
-                SnapshotKey,
-                sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
-                name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True),
-                rpm=st.integers(0, 10**6),
-                models=st.none() | st.just(("a", "b-*")),
-                blocked=st.booleans(),
-                max_concurrent=st.integers(0, 10**6),
-            ),
-            max_size=5,
-            unique_by=lambda key: key.sha256,
-        )
-    )
+    @given(any_keys)
     def test_any_keys_survive(self, keys: list[SnapshotKey]) -> None:
         snapshot: Snapshot = build_snapshot(CONFIG, keys)
         self.assertEqual(decode_snapshot(encode_snapshot(snapshot)), snapshot)

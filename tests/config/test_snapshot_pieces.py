@@ -13,7 +13,7 @@ from omnigate.config.snapshot import (
     encode_snapshot,
 )
 from omnigate.config.snapshot_pieces import encode_frame, encode_key, seal
-from tests.config.test_snapshot import CONFIG
+from tests.config.test_snapshot import CONFIG, any_keys
 
 #: A config whose text holds what the place of the keys is found by.
 TRAP = attrs.evolve(
@@ -25,27 +25,13 @@ TRAP = attrs.evolve(
         ),
     ),
 )
-keys = st.lists(
-    st.builds(
-        SnapshotKey,
-        blocked=st.booleans(),
-        max_concurrent=st.integers(0, 1_000_000),
-        models=st.none()
-        | st.tuples(st.from_regex(r"[A-Za-z0-9][a-z0-9/:-]{0,20}", fullmatch=True)),
-        name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
-        rpm=st.integers(0, 10_000_000),
-        sha256=st.integers(0, 2**256 - 1).map("{:064x}".format),
-    ),
-    max_size=8,
-    unique_by=lambda key: key.sha256,
-)
 
 
 class PieceTests(SynchronousTestCase):
     """Pieces."""
 
     @settings(max_examples=200, deadline=None)
-    @given(st.sampled_from([Config(), CONFIG, TRAP]), keys)
+    @given(st.sampled_from([Config(), CONFIG, TRAP]), any_keys)
     def test_the_same_bytes(self, config: Config, made: list[SnapshotKey]) -> None:
         """Version and text are those of a snapshot that is encoded in one go."""
         whole = build_snapshot(config, made)
