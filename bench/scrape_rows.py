@@ -16,9 +16,9 @@ from omnigate.gateway.figure_changes import (
     encode_piece,
 )
 from omnigate.gateway.figure_sums import FigureSums
-from omnigate.gateway.figures import Labels, Part, parts_of
-from omnigate.gateway.metrics import exposition, family_of
 from omnigate.gateway.tally import MAX_ROWS
+from omnigate.metric_families import Labels, Part, parts_of
+from omnigate.metric_text import exposition, family_of
 
 GROUP: Final = "scrape"
 

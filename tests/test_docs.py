@@ -25,10 +25,10 @@ from omnigate.dialects.meter import BYTES_PER_TOKEN, TOKENS_PER_MEDIA_PART
 from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
 from omnigate.gateway.figure_sums import FigureSums
 from omnigate.gateway.figures import FAMILIES
-from omnigate.gateway.metrics import family_of
 from omnigate.gateway.quirks import MAX_QUIRKS
 from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
+from omnigate.metric_text import family_of
 from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import FREE_PREFIX
 from omnigate.settings_table import LATER_SETTINGS, SETTINGS

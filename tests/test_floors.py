@@ -24,6 +24,8 @@ FLOORS = {
             "errors",
             "events",
             "files",
+            "metric_families",
+            "metric_text",
             "money",
             "periods",
             "reactor_lag",

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from omnigate.gateway.figures import ROWS_AT_A_TIME, Labels, Number, Part, Row
+from omnigate.metric_families import ROWS_AT_A_TIME, Labels, Number, Part, Row
 
 #: A row, and by how much it grew, or its value; ``None`` for a row that is no more.
 Change = tuple[Labels, Number | None]

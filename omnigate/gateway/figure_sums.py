@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from omnigate.gateway.figure_changes import Piece
-from omnigate.gateway.figures import FAMILIES, Family, Labels, Number, Part, parts_of
-from omnigate.gateway.tally import MAX_ROWS, OTHER
+from omnigate.gateway.figures import FAMILIES
+from omnigate.gateway.tally import MAX_ROWS
+from omnigate.metric_families import OTHER, Family, Labels, Number, Part, parts_of
 
 _BY_NAME: Final = {family.name: family for family in FAMILIES}
 

@@ -16,7 +16,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from omnigate.gateway.figure_changes import Changes, encode_piece
-from omnigate.gateway.figures import Part
+from omnigate.metric_families import Part
 from omnigate.protocols.worker_channel import Figures
 
 #: How often changes are told, in seconds.

@@ -1,8 +1,8 @@
 """Every figure of the data plane: names, words, labels, and what several workers' make together.
 
-A figure is rows of labels and a number. What a plane counts is read as :class:`Part` after part, a
-few hundred rows each (:mod:`omnigate.gateway.plane_figures`), and metrics are made of parts
-(:mod:`omnigate.gateway.metrics`), be they of one process or the sum over workers
+A figure is rows of labels and a number (:mod:`omnigate.metric_families`). What a plane counts is
+read part after part, a few hundred rows each (:mod:`omnigate.gateway.plane_figures`), and metrics
+are made of parts (:mod:`omnigate.gateway.metrics`), be they of one process or the sum over workers
 (:mod:`omnigate.gateway.figure_sums`).
 
 Labels are bounded: routes, upstreams and models are names of the config or ``other``, reasons and
@@ -11,48 +11,9 @@ outcomes are words of ours. Key names are no labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
-import attrs
-
-#: Rows in one part. To make and write their metrics takes two or three milliseconds.
-ROWS_AT_A_TIME: Final = 400
-
-#: The labels of a row, in the order of its family's, and its number.
-Labels = tuple[str, ...]
-Number = int | float
-Row = tuple[Labels, Number]
-
-#: Counters only grow, with the workers as well; a worker that ends takes nothing back. Of the other
-#: figures each worker's last word counts: their sum, the largest or the smallest.
-Kind = Literal["counter", "histogram", "sum", "largest", "smallest"]
-
-
-@attrs.frozen
-class Family:
-    """What a figure is called, what it tells, and its labels.
-
-    A histogram's rows have one label more: the number of the bucket, or :data:`TOTAL`.
-    """
-
-    name: str
-    kind: Kind
-    text: str
-    labels: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Part:
-    """Some rows of a family; those of a histogram are all in one part."""
-
-    family: Family
-    rows: list[Row]
-
-
-#: In the place of a bucket's number: the sum of what was measured.
-TOTAL: Final = "total"
+from omnigate.metric_families import Family
 
 REQUESTS: Final = Family(
     "omnigate_data_requests_total",
@@ -267,14 +228,3 @@ FAMILIES: Final = (
     UNCOLLECTABLE,
     COLLECTIONS,
 )
-
-
-def parts_of(family: Family, rows: Iterable[Row]) -> Iterator[Part]:
-    """Cut rows into parts of :data:`ROWS_AT_A_TIME`; the first is there even if it is empty."""
-    if family.kind == "histogram":
-        yield Part(family, list(rows))
-        return
-    left = iter(rows)
-    yield Part(family, list(islice(left, ROWS_AT_A_TIME)))
-    while some := list(islice(left, ROWS_AT_A_TIME)):
-        yield Part(family, some)

@@ -1,44 +1,22 @@
 # mypy: allow-untyped-calls
 # (parts of prometheus_client carry no types)
-"""The text of a scrape, out of figures.
+"""What a scrape of a data plane is made of.
 
-What is told, and what it is called, stands in :mod:`omnigate.gateway.figures`; here metrics are
-made of it and written, a few hundred samples at a time.
+What is told, and what it is called, stands in :mod:`omnigate.gateway.figures`; it is written by
+:mod:`omnigate.metric_text`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
-from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred, succeed
 
-from omnigate.gateway.figures import TOTAL, Number, Part
-from omnigate.gateway.tally import BUCKETS
-
-PLAIN: Final = b"text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-_END: Final = b"# EOF\n"
-
-#: What each bucket of a histogram is called.
-_BOUNDS: Final = [*(str(float(bound)) for bound in BUCKETS), "+Inf"]
+from omnigate.metric_families import Part
+from omnigate.metric_text import family_of
 
 
 class DataMetrics:
@@ -88,68 +66,3 @@ class OneProcess:
     def read(self) -> list[Metric]:
         """Read it."""
         return [family for collector in self._collectors for family in collector.collect()]
-
-
-def family_of(part: Part) -> Metric:
-    """Make the metric of a part."""
-    family = part.family
-    if family.kind == "histogram":
-        return _histogram(part)
-    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-    metric = kind(family.name, family.text, labels=family.labels)
-    for labels, value in part.rows:
-        metric.add_metric(labels, value)
-    return metric
-
-
-def _histogram(part: Part) -> Metric:
-    family = part.family
-    metric = HistogramMetricFamily(family.name, family.text, labels=family.labels)
-    measured: dict[tuple[str, ...], dict[str, Number]] = {}
-    for (*labels, bucket), value in part.rows:
-        measured.setdefault(tuple(labels), {})[bucket] = value
-    for known, kept in measured.items():
-        counts = (kept.get(str(bucket), 0) for bucket in range(len(_BOUNDS)))
-        buckets = list(zip(_BOUNDS, accumulate(counts), strict=True))
-        metric.add_metric(known, buckets, sum_value=kept.get(TOTAL, 0.0))
-    return metric
-
-
-class _Alone(CollectorRegistry):
-    """A registry of one family, since the writers of the text take nothing else."""
-
-    def __init__(self, family: Metric) -> None:
-        super().__init__()
-        self._family = family
-
-    def collect(self) -> Iterator[Metric]:
-        """The family."""
-        yield self._family
-
-
-def family_text(family: Metric, in_openmetrics: bool, begins: bool) -> bytes:
-    """Write one family, or a part of one.
-
-    :param begins: whether it is the first part, which the head of the family stands before.
-    """
-    alone = _Alone(family)
-    text = openmetrics.generate_latest(alone) if in_openmetrics else generate_latest(alone)
-    text = text.removesuffix(_END)
-    while not begins and text.startswith(b"# "):
-        text = text.partition(b"\n")[2]
-    return text
-
-
-def wants_openmetrics(accept: bytes) -> bool:
-    """Whether a scraper's ``accept`` asks for OpenMetrics."""
-    return b"application/openmetrics-text" in accept
-
-
-def exposition(families: Iterable[Metric], in_openmetrics: bool) -> Iterator[bytes]:
-    """Write a whole scrape, piece by piece; each takes a few milliseconds at most."""
-    last = ""
-    for family in families:
-        yield family_text(family, in_openmetrics, family.name != last)
-        last = family.name
-    if in_openmetrics:
-        yield _END

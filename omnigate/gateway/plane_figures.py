@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import omnigate
 import twisted
 from omnigate.gateway import figures
-from omnigate.gateway.figures import Family, Number, Part, Row, parts_of
 from omnigate.gateway.tally import Durations
+from omnigate.metric_families import TOTAL, Family, Number, Part, Row, parts_of
 
 if TYPE_CHECKING:
     from omnigate.gateway.service import DataParts
@@ -160,4 +160,4 @@ def _histogram(durations: Mapping[str, Durations]) -> Iterator[Row]:
     for label, kept in durations.items():
         for bucket, count in enumerate(kept.counts):
             yield (label, str(bucket)), count
-        yield (label, figures.TOTAL), kept.total_seconds
+        yield (label, TOTAL), kept.total_seconds

@@ -15,13 +15,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.files import IWriter
-from omnigate.gateway.metrics import (
-    OPENMETRICS,
-    PLAIN,
-    DataMetrics,
-    exposition,
-    wants_openmetrics,
-)
+from omnigate.gateway.metrics import DataMetrics
+from omnigate.metric_text import OPENMETRICS, PLAIN, exposition, wants_openmetrics
 from omnigate.protocols.client import ClientFactory
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.response import Response

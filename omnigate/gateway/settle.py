@@ -19,7 +19,8 @@ from omnigate.events import (
     encode_event,
 )
 from omnigate.gateway.access_log import AccessLine, level_of, moment_text
-from omnigate.gateway.tally import NONE, OTHER, Tally
+from omnigate.gateway.tally import Tally
+from omnigate.metric_families import NONE, OTHER
 
 if TYPE_CHECKING:
     from omnigate.gateway.exchange import Exchange

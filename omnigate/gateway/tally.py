@@ -13,9 +13,7 @@ from typing import Final
 
 from omnigate.errors import CLIENT_GONE, ERRORS
 from omnigate.events import UsageEvent
-
-#: Upper bounds of the histograms' buckets, in seconds.
-BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+from omnigate.metric_families import BUCKETS, NONE, OTHER
 
 #: Routes and upstreams that are counted apart; a config may have 5,000 routes.
 MAX_NAMES: Final = 10_000
@@ -24,16 +22,11 @@ MAX_NAMES: Final = 10_000
 #: and leaves every other time, could make ten times as many, and a scrape of them takes seconds.
 MAX_ROWS: Final = 50_000
 
-#: What stands for the names beyond them, and for names that no config has.
-OTHER: Final = "other"
-#: What stands for a route or an endpoint that a request did not get as far as.
-NONE: Final = "none"
-
 
 class Durations:
     """How long something took, by buckets.
 
-    :ivar counts: how many fell into each of :data:`BUCKETS`, and beyond the last.
+    :ivar counts: how many fell into each of ``BUCKETS``, and beyond the last.
     :ivar total_seconds: all of them together.
     """
 
@@ -111,7 +104,7 @@ class Tally:
     def refused(self, code: str, status: int, endpoint: str = NONE, route: str = NONE) -> None:
         """Count a request that was refused.
 
-        :param route: a name of the config, :data:`OTHER` or :data:`NONE`.
+        :param route: a name of the config, ``OTHER`` or ``NONE``.
         """
         self.refusals[code] = self.refusals.get(code, 0) + 1
         self.plain(route, endpoint, status, "refused")
@@ -119,7 +112,7 @@ class Tally:
     def plain(self, route: str, endpoint: str, status: int, outcome: str) -> None:
         """Count a request that used nothing.
 
-        :param route: a name of the config, :data:`OTHER` or :data:`NONE`.
+        :param route: a name of the config, ``OTHER`` or ``NONE``.
         """
         if route not in self.tokens and route not in (OTHER, NONE):
             route, _ = self._add_route(route)

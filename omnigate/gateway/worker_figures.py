@@ -11,8 +11,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from omnigate.gateway import figures
 from omnigate.gateway.figure_changes import Changes, decode_piece
 from omnigate.gateway.figure_sums import FigureSums
-from omnigate.gateway.figures import Part
 from omnigate.gateway.plane_figures import collector_parts
+from omnigate.metric_families import Part
 from omnigate.protocols.worker_channel import Figures
 
 #: How long workers may take to tell their latest figures, in seconds; then what they told last

@@ -7,8 +7,9 @@ from typing import Any, cast
 import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
-from omnigate.gateway.metrics import DataMetrics, OneProcess, exposition
+from omnigate.gateway.metrics import DataMetrics, OneProcess
 from omnigate.gateway.plane_figures import PlaneFigures
+from omnigate.metric_text import exposition
 from tests.planes.memory import MemoryDataPlane
 
 

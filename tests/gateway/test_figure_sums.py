@@ -14,8 +14,8 @@ from omnigate.gateway import figure_sums as figure_sums_module
 from omnigate.gateway import figures
 from omnigate.gateway.figure_changes import Change, Changes, Piece, decode_piece, encode_piece
 from omnigate.gateway.figure_sums import FigureSums
-from omnigate.gateway.figures import (
-    FAMILIES,
+from omnigate.gateway.figures import FAMILIES
+from omnigate.metric_families import (
     ROWS_AT_A_TIME,
     Family,
     Labels,

@@ -8,9 +8,8 @@ import time
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway.figures import ROWS_AT_A_TIME
-from omnigate.gateway.metrics import exposition, family_of, wants_openmetrics
-from omnigate.gateway.tally import BUCKETS
+from omnigate.metric_families import BUCKETS, ROWS_AT_A_TIME
+from omnigate.metric_text import exposition, family_of, wants_openmetrics
 from tests.gateway.scraping import (
     Figures,
     Parts,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway.metrics import OPENMETRICS, PLAIN
 from omnigate.gateway.scrapes import (
     MAX_SCRAPERS,
     SCRAPER_SECONDS,
     ScrapePlane,
     scrape_factory,
 )
+from omnigate.metric_text import OPENMETRICS, PLAIN
 from omnigate.testing.writer import SynchronousWriter
 from tests.gateway.scraping import metrics_of, samples_of, total
 from tests.planes.memory import FakeClient, MemoryDataPlane

@@ -9,7 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.events import AttemptRecord, UsageEvent
 from omnigate.gateway import tally as module
-from omnigate.gateway.tally import BUCKETS, OTHER, Durations, Tally
+from omnigate.gateway.tally import Durations, Tally
+from omnigate.metric_families import BUCKETS, OTHER
 from tests.usage import usage_event
 
 EVENT = usage_event(

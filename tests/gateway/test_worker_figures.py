@@ -13,11 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway import figures
 from omnigate.gateway.figure_teller import TELL_SECONDS, FigureTeller
-from omnigate.gateway.figures import Part
 from omnigate.gateway.metrics import DataMetrics
 from omnigate.gateway.process_sums import ProcessSums
 from omnigate.gateway.scrapes import scrape_factory
 from omnigate.gateway.worker_figures import ASK_SECONDS, WorkerFigures
+from omnigate.metric_families import Part
 from omnigate.protocols.worker_channel import Figures, Frames, decode_up, frame
 from omnigate.testing.writer import SynchronousWriter
 from tests.gateway.scraping import Samples, figures_of, samples_of, total, value
