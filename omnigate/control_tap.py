@@ -32,7 +32,7 @@ from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.snapshots import Snapshots
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
-from omnigate.control.web import ControlFactory, Guard
+from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.events import UsageEvent
 from omnigate.files import WriterThread
@@ -158,7 +158,7 @@ def makeService(options: Options) -> Service:
     )
     parts = ControlParts(
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
-        factory=ControlFactory(Guard(routes, credentials, reactor, time.time)),
+        factory=ControlFactory(Gate(routes, credentials, reactor, time.time)),
         health=health,
         ledger=ledger,
         config_file=config_file,

@@ -18,6 +18,9 @@ INTERNAL = "internal"
 ADMIN = "admin"
 OPEN = "open"
 
+#: How the audit log names whoever shows the admin token.
+TOKEN_ACTOR = "admin-token"
+
 #: How many wrong credentials lock an address out, within how long and for how long. A person
 #: mistypes a few times; whoever guesses needs far more, and twenty a minute lead nowhere.
 WRONG_IN_WINDOW = 20
@@ -127,20 +130,23 @@ class Credentials:
         address: str,
         internal: Sequence[bytes],
         authorization: Sequence[bytes],
-    ) -> None:
+    ) -> str:
         """Admit a request to its audience, or refuse it.
 
+        :return: whose credential it was, as the audit log names it; the empty string where no
+            operator's is asked for.
         :param internal: the values of ``x-omnigate-internal``, one per header line.
         :param authorization: the values of ``authorization``.
         :raises GatewayError: 401, or 429 while the address is locked out; with the codes of
             the public table for data planes, and of the admin API for operators.
         """
         if audience == ADMIN:
-            self._judge_admin(address, authorization)
-        elif audience == INTERNAL:
+            return self._judge_admin(address, authorization)
+        if audience == INTERNAL:
             self._judge_internal(address, internal)
+        return ""
 
-    def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> None:
+    def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> str:
         """Admit the admin token; a locked address is refused even with the right one."""
         self._refuse_locked(ADMIN, self.admin_lockout, address)
         if not authorization:
@@ -159,6 +165,7 @@ class Credentials:
                 "this is not the admin token; see OMNIGATE_ADMIN_TOKEN of the control plane",
                 headers=((b"www-authenticate", b'Bearer realm="omnigate"'),),
             )
+        return TOKEN_ACTOR
 
     def _judge_internal(self, address: str, internal: Sequence[bytes]) -> None:
         """Admit the internal token.

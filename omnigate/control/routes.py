@@ -1,6 +1,6 @@
 """What the control plane answers: endpoints by path, whom each is for, and what it may be sent.
 
-The guard and the router must see the same path, so a path has one spelling, and the first segment
+The gate and the router must see the same path, so a path has one spelling, and the first segment
 alone decides whose credentials are asked for. Everything here is judged from the head of a
 request, before any of its body is read.
 """
@@ -8,13 +8,15 @@ request, before any of its body is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 from urllib.parse import unquote
 
 import attrs
 
 from omnigate.control.auth import ADMIN, INTERNAL, OPEN
+from omnigate.control.parameters import Parameter
+from omnigate.control.schemas import Schema
 from omnigate.errors import GatewayError
 
 #: The longest path and query that mean anything here stay under a tenth of this.
@@ -25,7 +27,13 @@ MAX_PARAMETERS: Final = 16
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+|/", re.ASCII)
 _PARAMETER = re.compile(r"([a-z_]+)=((?:[A-Za-z0-9._~:+,-]|%[0-9A-Fa-f]{2})*)", re.ASCII)
-_SEGMENT_NAME = "{name}"
+_NAMED_SEGMENT = re.compile(r"\{[a-z_]+\}")
+
+#: Segments of the longest pattern; one that is left open is looked for among so many.
+MAX_SEGMENTS: Final = 6
+
+READ: Final = "read"
+WRITE: Final = "write"
 
 #: Whose credentials a path needs, by its first segment; any other segment is a 404.
 AUDIENCES: Final[Mapping[str, str]] = {
@@ -42,9 +50,12 @@ AUDIENCES: Final[Mapping[str, str]] = {
 class Call:
     """One request as an endpoint sees it: judged, its body whole.
 
-    :ivar name: the last segment of the path, where the endpoint's pattern leaves it open.
+    :ivar name: the segment of the path that the endpoint's pattern leaves open.
     :ivar query: the parameters that the endpoint knows, each at most once, decoded.
     :ivar accept: the ``accept`` header, or the empty string.
+    :ivar actor: whose credential it came with, as the audit log names it: ``admin-token``,
+        ``admin-key:NAME``, or the empty string where no operator's is asked for.
+    :ivar address: where it came from.
     :ivar if_none_match: the ``if-none-match`` header, or the empty string.
     """
 
@@ -56,6 +67,8 @@ class Call:
     request_id: str
     accept: str = ""
     if_none_match: str = ""
+    actor: str = ""
+    address: str = ""
 
 
 @attrs.frozen
@@ -71,20 +84,43 @@ class Answer:
 Run = Callable[[Call], Awaitable[Answer]]
 
 
+def _scope_of(endpoint: Endpoint) -> str:
+    return READ if endpoint.method == "GET" else WRITE
+
+
 @attrs.frozen
 class Endpoint:
-    """One method of one path.
+    """One method of one path, and all that a caller has to know of it.
 
-    :ivar pattern: the path; a closing ``{name}`` stands for one segment.
+    :ivar pattern: the path; a segment in braces, at most one, stands for any.
     :ivar body_limit: the largest body in bytes; 0 for an endpoint that takes none.
-    :ivar query: the parameters it knows.
+    :ivar summary: what it does, in a few words.
+    :ivar parameters: what its query may hold.
+    :ivar body: what a body must be like.
+    :ivar answer: what the JSON of an answer is like; ``None`` where it is no JSON.
+    :ivar status: the status of an answer.
+    :ivar other_types: content types that it answers beside JSON.
+    :ivar refusals: codes of refusals that not every endpoint has.
+    :ivar scope: what a credential must allow: :data:`READ` or :data:`WRITE`.
     """
 
     method: str
     pattern: str
     run: Run
-    body_limit: int = 0
-    query: frozenset[str] = frozenset()
+    body_limit: int = attrs.field(default=0, kw_only=True)
+    summary: str = attrs.field(default="", kw_only=True)
+    parameters: tuple[Parameter, ...] = attrs.field(default=(), kw_only=True)
+    body: Schema | None = attrs.field(default=None, kw_only=True, eq=False)
+    answer: Schema | None = attrs.field(default=None, kw_only=True, eq=False)
+    status: int = attrs.field(default=200, kw_only=True)
+    other_types: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    refusals: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    scope: str = attrs.field(default=attrs.Factory(_scope_of, takes_self=True), kw_only=True)
+
+    @property
+    def query(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(parameter.name for parameter in self.parameters)
 
 
 @attrs.frozen
@@ -127,7 +163,7 @@ def audience_of(path: str) -> str:
     return audience
 
 
-def parse_query(query: str, known: frozenset[str]) -> dict[str, str]:
+def parse_query(query: str, known: Collection[str]) -> dict[str, str]:
     """Return the parameters of a query, percent-decoded once.
 
     :raises GatewayError: ``invalid_request`` for a parameter that the endpoint does not know, one
@@ -160,11 +196,12 @@ class Routes:
     """All endpoints of the control plane."""
 
     def __init__(self, *endpoints: Endpoint) -> None:
+        self.endpoints = endpoints
         self._exact: dict[str, dict[str, Endpoint]] = {}
         self._open: dict[str, dict[str, Endpoint]] = {}
         for endpoint in endpoints:
-            stem = endpoint.pattern.removesuffix(_SEGMENT_NAME)
-            table = self._exact if stem == endpoint.pattern else self._open
+            stem, opened = _NAMED_SEGMENT.subn("{}", endpoint.pattern)
+            table = self._open if opened else self._exact
             methods = table.setdefault(stem, {})
             methods[endpoint.method] = endpoint
             if endpoint.method == "GET":
@@ -177,8 +214,7 @@ class Routes:
         """
         methods, name = self._exact.get(path), ""
         if methods is None:
-            stem, _, name = path.rpartition("/")
-            methods = self._open.get(stem + "/")
+            methods, name = self._find_open(path)
         if methods is None:
             raise GatewayError("not_found", "there is no such endpoint")
         endpoint = methods.get(method)
@@ -190,3 +226,13 @@ class Routes:
                 headers=((b"allow", allowed.encode("ascii")),),
             )
         return endpoint, name
+
+    def _find_open(self, path: str) -> tuple[dict[str, Endpoint] | None, str]:
+        """Find a pattern with an open segment, the last one first."""
+        segments = path.split("/")
+        if len(segments) <= MAX_SEGMENTS + 1:
+            for index in range(len(segments) - 1, 1, -1):
+                stem = "/".join([*segments[:index], "{}", *segments[index + 1 :]])
+                if stem in self._open:
+                    return self._open[stem], segments[index]
+        return None, ""

@@ -1,11 +1,11 @@
 # mypy: allow-untyped-calls
 # (the methods of twisted.web's channel and request carry no types)
-"""The HTTP/1.1 listener of the control plane: a guard in front, a small router behind it.
+"""The HTTP/1.1 listener of the control plane: a gate in front, a small router behind it.
 
 It stands on ``twisted.web``'s channel. What is added: a request is judged when its head is there
 (version, path, credentials, endpoint, length, in this order), and a refused one is answered then,
 its body left unread and the connection closed. ``twisted.web``'s own protocol switch (HTTP/2), its
-form parsing and its access log are not used: each would be one more parser in front of the guard.
+form parsing and its access log are not used: each would be one more parser in front of the gate.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _log = Logger(namespace="omnigate.control.web")
 
 
 @attrs.define
-class Guard:
+class Gate:
     """What judges and answers: routes, credentials, and the time for the ``date`` header.
 
     :ivar wall: seconds since 1970.
@@ -82,6 +82,7 @@ class _Admitted:
     path: str
     name: str
     query: dict[str, str]
+    actor: str
 
 
 class ControlRequest(Request):
@@ -98,8 +99,8 @@ class ControlRequest(Request):
         self.request_id = ""
 
     @property
-    def _guard(self) -> Guard:
-        return self.channel.guard
+    def _gate(self) -> Gate:
+        return self.channel.gate
 
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
@@ -122,13 +123,13 @@ class ControlRequest(Request):
             raise GatewayError("invalid_request", "only HTTP/1.1 is spoken here", status=505)
         parsed = parse_target(target)
         self._audience = audience_of(parsed.path)
-        self._guard.credentials.judge(
+        actor = self._gate.credentials.judge(
             self._audience,
-            getattr(self.client, "host", ""),
+            self._address,
             self._header_lines(b"x-omnigate-internal"),
             self._header_lines(b"authorization"),
         )
-        endpoint, name = self._guard.routes.find(method.decode("ascii", "replace"), parsed.path)
+        endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
         if length is None:
             raise GatewayError("length_required", "send the body with a content-length")
         if length and not endpoint.body_limit:
@@ -137,7 +138,13 @@ class ControlRequest(Request):
             raise GatewayError(
                 "request_too_large", f"the body may be at most {endpoint.body_limit} bytes"
             )
-        return _Admitted(endpoint, parsed.path, name, parse_query(parsed.query, endpoint.query))
+        query = parse_query(parsed.query, endpoint.query)
+        return _Admitted(endpoint, parsed.path, name, query, actor)
+
+    @property
+    def _address(self) -> str:
+        """Where the request came from."""
+        return str(getattr(self.client, "host", ""))
 
     def _header_lines(self, name: bytes) -> list[bytes]:
         return list(self.requestHeaders.getRawHeaders(name, []))
@@ -192,6 +199,8 @@ class ControlRequest(Request):
             request_id=self.request_id,
             accept=self._header(b"accept"),
             if_none_match=self._header(b"if-none-match"),
+            actor=admitted.actor,
+            address=self._address,
         )
         try:
             return await admitted.endpoint.run(call)
@@ -232,7 +241,7 @@ class ControlRequest(Request):
             return
         self.setResponseCode(answer.status, HTTPStatus(answer.status).phrase.encode("ascii"))
         headers = self.responseHeaders
-        headers.setRawHeaders(b"date", [datetimeToString(self._guard.wall())])
+        headers.setRawHeaders(b"date", [datetimeToString(self._gate.wall())])
         headers.setRawHeaders(b"cache-control", [b"no-store"])
         headers.setRawHeaders(b"x-content-type-options", [b"nosniff"])
         headers.setRawHeaders(b"x-omnigate-request-id", [self.request_id.encode("ascii")])
@@ -255,7 +264,7 @@ class ControlChannel(HTTPChannel):
     totalHeadersSize = 16384  # noqa: N815
     requestFactory = ControlRequest  # type: ignore[assignment]  # noqa: N815
 
-    guard: Guard
+    gate: Gate
     factory: ControlFactory
 
     def __init__(self) -> None:
@@ -347,8 +356,8 @@ class ControlFactory(Factory):
 
     noisy = False
 
-    def __init__(self, guard: Guard, max_connections: int = MAX_CONNECTIONS) -> None:
-        self.guard = guard
+    def __init__(self, gate: Gate, max_connections: int = MAX_CONNECTIONS) -> None:
+        self.gate = gate
         self.connections = 0
         self._max_connections = max_connections
 
@@ -358,10 +367,10 @@ class ControlFactory(Factory):
             return None
         channel = ControlChannel()
         channel.factory = self
-        channel.guard = self.guard
+        channel.gate = self.gate
         channel.timeOut = IDLE_SECONDS
         # The channel's own would use the global reactor.
-        channel.callLater = self.guard.clock.callLater  # type: ignore[method-assign,assignment]
+        channel.callLater = self.gate.clock.callLater  # type: ignore[method-assign,assignment]
         return channel
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802

@@ -11,7 +11,7 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from omnigate.control.auth import Credentials
 from omnigate.control.routes import Endpoint, Routes
-from omnigate.control.web import ControlFactory, Guard
+from omnigate.control.web import ControlFactory, Gate
 
 INTERNAL_TOKEN = "internal-token-0123456789"
 ADMIN_TOKEN = "admin-token-0123456789"
@@ -68,7 +68,7 @@ class Wire(StringTransportWithDisconnection):
 
 
 class Conversation:
-    """A listener with its guard, and connections to it."""
+    """A listener with its gate, and connections to it."""
 
     def __init__(self, *endpoints: Endpoint, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
@@ -79,8 +79,8 @@ class Conversation:
             self.clock.seconds,
             lambda audience, reason: self.refusals.append((audience, reason)),
         )
-        guard = Guard(Routes(*endpoints), self.credentials, self.clock, self.clock.seconds)
-        self.factory = ControlFactory(guard)
+        gate = Gate(Routes(*endpoints), self.credentials, self.clock, self.clock.seconds)
+        self.factory = ControlFactory(gate)
 
     def connect(self) -> tuple[Any, Wire]:
         """Open a connection: its protocol, and what it writes to."""

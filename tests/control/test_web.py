@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control.parameters import whole
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.web import IDLE_SECONDS, REQUEST_SECONDS, ControlFactory
 from omnigate.errors import GatewayError
@@ -46,7 +47,7 @@ class ListenerTests(SynchronousTestCase):
             Endpoint("GET", "/healthz", record),
             Endpoint("GET", "/internal/config", refuse),
             Endpoint("POST", "/internal/usage/batch", record, body_limit=100),
-            Endpoint("GET", "/admin/keys", record, query=frozenset({"limit"})),
+            Endpoint("GET", "/admin/keys", record, parameters=(whole("limit", "", 1, 9),)),
             Endpoint("POST", "/admin/keys", record, body_limit=50),
             Endpoint("GET", "/admin/keys/{name}", record),
             Endpoint("GET", "/admin/slow", wait),
@@ -293,7 +294,7 @@ class ListenerTests(SynchronousTestCase):
 
     def test_connections_are_bounded(self) -> None:
         """One connection too many is closed at once."""
-        factory: Any = ControlFactory(self.talk.factory.guard, max_connections=1)
+        factory: Any = ControlFactory(self.talk.factory.gate, max_connections=1)
         self.talk.factory = factory
         _, transport = self.talk.connect()
         self.assertIsNone(factory.buildProtocol(None))

@@ -20,7 +20,7 @@ from omnigate.control.reports import Reports
 from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.snapshots import Snapshots
-from omnigate.control.web import ControlFactory, Guard
+from omnigate.control.web import ControlFactory, Gate
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
@@ -106,7 +106,7 @@ class ControlSide(Side):
         credentials = Credentials(
             INTERNAL_TOKEN, "admin-token-0123456789", clock.seconds, metrics.auth_failed
         )
-        self.factory = ControlFactory(Guard(routes, credentials, clock, world.wall))
+        self.factory = ControlFactory(Gate(routes, credentials, clock, world.wall))
         self.ending = NoteEnding()
         self.door = Door()
         parts = ControlParts(

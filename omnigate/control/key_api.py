@@ -1,0 +1,228 @@
+"""Gateway keys as operators see and change them.
+
+Amounts of money are exact decimal numbers of US dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from omnigate.config import values
+from omnigate.config.schema import MAX_PATTERNS
+from omnigate.control.admin_json import dollars, encode, read_body, time
+from omnigate.control.budget_watch import BudgetWatch
+from omnigate.control.key_change import changed
+from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.schemas import (
+    COUNT,
+    DOLLARS,
+    FLAG,
+    NAME,
+    SHA256,
+    TEXT,
+    TIME,
+    Schema,
+    one_of,
+    or_null,
+    record,
+    rows,
+    whole,
+)
+from omnigate.errors import GatewayError
+from omnigate.periods import PERIODS
+
+#: A key with the longest model list is about 130 KB.
+MAX_KEY_BYTES: Final = 256 * 1024
+
+#: Keys that are shown in one go; five hundred take about 5 ms.
+KEYS_AT_ONCE: Final = 500
+
+#: What is told of a key by the ledger.
+_STANDING: Final = ("spent_usd", "left_usd", "blocked", "over_soft", "turns_at")
+
+#: The members that a key is made of, as its maker writes them.
+_BODY: Final = {
+    "rpm": whole(0, values.MAX_RPM),
+    "models": or_null({**rows(TEXT), "minItems": 1, "maxItems": MAX_PATTERNS}),
+    "max_concurrent": whole(0, values.MAX_CONCURRENT),
+    "budget_usd": or_null(DOLLARS),
+    "soft_budget_usd": or_null(DOLLARS),
+    "budget_period": one_of(*PERIODS),
+    "budget_timezone": TEXT,
+}
+
+NEW_KEY: Final[Schema] = record({"name": NAME, **_BODY}, optional=tuple(_BODY), title="NewKey")
+KEY_CHANGE: Final[Schema] = record(
+    {name: or_null(schema) for name, schema in _BODY.items()},
+    optional=tuple(_BODY),
+    title="KeyChange",
+)
+
+_ROW: Final = {
+    "name": TEXT,
+    "source": one_of("file", "managed"),
+    "key_sha256": SHA256,
+    "rpm": COUNT,
+    "models": or_null(rows(TEXT)),
+    "max_concurrent": COUNT,
+    "budget_usd": or_null(DOLLARS),
+    "soft_budget_usd": or_null(DOLLARS),
+    "budget_period": or_null(one_of(*PERIODS)),
+    "budget_timezone": or_null(TEXT),
+    "created_at": or_null(TIME),
+    "spent_usd": or_null(DOLLARS),
+    "left_usd": or_null(DOLLARS),
+    "blocked": or_null(FLAG),
+    "over_soft": or_null(FLAG),
+    "turns_at": or_null(TIME),
+}
+
+KEY: Final[Schema] = record(_ROW, title="Key")
+MADE_KEY: Final[Schema] = record({"secret": TEXT, **_ROW}, title="MadeKey")
+KEYS: Final[Schema] = record({"keys": rows(KEY)})
+DELETED: Final[Schema] = record({"name": TEXT, "deleted": FLAG}, title="Deleted")
+
+
+class Readiness(Protocol):
+    """The ledger, as far as a list of keys needs it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is loaded."""
+
+
+class KeyApi:
+    """The endpoints of gateway keys.
+
+    :param pause: lets the reactor do something else in between.
+    """
+
+    def __init__(
+        self,
+        book: KeyBook,
+        watch: BudgetWatch,
+        ledger: Readiness,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._book = book
+        self._watch = watch
+        self._ledger = ledger
+        self._pause = pause
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return (
+            Endpoint("GET", "/admin/keys", self.list_keys, summary="List all keys", answer=KEYS),
+            Endpoint(
+                "POST",
+                "/admin/keys",
+                self.create_key,
+                body_limit=MAX_KEY_BYTES,
+                summary="Make a managed key; its secret is shown this once",
+                body=NEW_KEY,
+                answer=MADE_KEY,
+                status=201,
+                refusals=("already_exists", "conflict", "storage_unavailable"),
+            ),
+            Endpoint(
+                "GET",
+                "/admin/keys/{name}",
+                self.show_key,
+                summary="Show one key",
+                answer=KEY,
+                refusals=("not_found",),
+            ),
+            Endpoint(
+                "PATCH",
+                "/admin/keys/{name}",
+                self.change_key,
+                body_limit=MAX_KEY_BYTES,
+                summary="Change limits and budgets of a managed key",
+                body=KEY_CHANGE,
+                answer=KEY,
+                refusals=("not_found", "conflict", "storage_unavailable"),
+            ),
+            Endpoint(
+                "DELETE",
+                "/admin/keys/{name}",
+                self.delete_key,
+                summary="Take a managed key away",
+                answer=DELETED,
+                refusals=("not_found", "conflict", "storage_unavailable"),
+            ),
+        )
+
+    async def list_keys(self, call: Call) -> Answer:
+        """Answer every key of both kinds, by name."""
+        keys = sorted(self._book, key=lambda key: key.name)
+        rows: list[bytes] = []
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            if start:
+                await self._pause()
+            rows.extend(encode(self._key_row(key)) for key in keys[start : start + KEYS_AT_ONCE])
+        return Answer(b'{"keys":[' + b",".join(rows) + b"]}")
+
+    async def show_key(self, call: Call) -> Answer:
+        """Answer one key."""
+        key = self._book.get(call.name)
+        if key is None:
+            raise GatewayError("not_found", f'there is no key named "{call.name}"')
+        return Answer(encode(self._key_row(key)))
+
+    async def create_key(self, call: Call) -> Answer:
+        """Make a managed key; its secret is in this answer and nowhere else."""
+        body = read_body(call.body)
+        key, secret = await self._book.managed.create(body, self._book.is_file_key)
+        location = f"/admin/keys/{key.name}".encode("ascii")
+        return Answer(
+            encode({"secret": secret, **self._key_row(key)}),
+            status=201,
+            headers=((b"location", location),),
+        )
+
+    async def change_key(self, call: Call) -> Answer:
+        """Change limits and budgets of a managed key, and answer it as it is then."""
+        self._check_managed(call.name, "change it there")
+        body = read_body(call.body)
+        key = await self._book.managed.change(call.name, lambda key: changed(key, body))
+        return Answer(encode(self._key_row(key)))
+
+    def _check_managed(self, name: str, remedy: str) -> None:
+        """Refuse what is the config file's."""
+        if self._book.is_file_key(name) and self._book.managed.get(name) is None:
+            raise GatewayError("conflict", f'"{name}" stands in the config file; {remedy}')
+
+    async def delete_key(self, call: Call) -> Answer:
+        """Take a managed key away."""
+        self._check_managed(call.name, "take it out there")
+        key = await self._book.managed.delete(call.name)
+        return Answer(encode({"name": key.name, "deleted": True}))
+
+    def _key_row(self, key: GatewayKey) -> dict[str, Any]:
+        """Return a key as people see it; what was spent is null until the ledger is loaded."""
+        row: dict[str, Any] = {
+            "name": key.name,
+            "source": key.source,
+            "key_sha256": key.sha256,
+            "rpm": key.rpm,
+            "models": key.models,
+            "max_concurrent": key.max_concurrent,
+            "budget_usd": dollars(key.budget_nano),
+            "soft_budget_usd": dollars(key.soft_budget_nano),
+            "budget_period": key.budget_period if key.has_budget else None,
+            "budget_timezone": key.budget_timezone if key.has_budget else None,
+            "created_at": time(key.created_ms),
+        }
+        if not self._ledger.ready:
+            return {**row, **dict.fromkeys(_STANDING)}
+        stands = self._watch.standing(key)
+        return {
+            **row,
+            "spent_usd": dollars(stands.spent_nano),
+            "left_usd": dollars(stands.left_nano),
+            "blocked": stands.blocked,
+            "over_soft": stands.over_soft,
+            "turns_at": time(stands.turns_at_ms) if key.has_budget else None,
+        }

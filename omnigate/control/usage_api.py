@@ -1,0 +1,219 @@
+"""What was used and what was refused: sums of the ledger, its newest events, and refusals.
+
+Amounts of money are exact decimal numbers of US dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from omnigate.control.admin_json import encode, time
+from omnigate.control.keys import KeyBook
+from omnigate.control.parameters import Parameter, read_whole, whole
+from omnigate.control.reports import Reports
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.schemas import (
+    ANYTHING,
+    COUNT,
+    DAY,
+    DOLLARS,
+    TEXT,
+    TIME,
+    Schema,
+    one_of,
+    or_null,
+    record,
+    rows,
+)
+from omnigate.control.usage_report import UsageReport
+from omnigate.errors import GatewayError
+from omnigate.ledger.books import RECENT_EVENTS
+from omnigate.ledger.totals import GROUPINGS, NamedSums
+
+#: Two screens; whoever wants more says so, up to all that is kept.
+DEFAULT_REQUESTS: Final = 100
+MAX_REQUESTS: Final = RECENT_EVENTS
+
+BY: Final = Parameter("by", "what to sum up by", {**one_of(*GROUPINGS), "default": "key"})
+SINCE: Final = Parameter("since", "the first day that counts", DAY)
+UNTIL: Final = Parameter("until", "the last day that counts", DAY)
+LIMIT: Final = whole("limit", "how many events to show", DEFAULT_REQUESTS, MAX_REQUESTS)
+
+_SUMS: Final = {
+    "requests": COUNT,
+    "input_tokens": COUNT,
+    "cached_input_tokens": COUNT,
+    "cache_write_input_tokens": COUNT,
+    "output_tokens": COUNT,
+    "cost_usd": DOLLARS,
+}
+_USAGE_ROW: Final = {
+    "key": or_null(TEXT),
+    "key_sha256": TEXT,
+    "model": or_null(TEXT),
+    "upstream": or_null(TEXT),
+    "day": DAY,
+    **_SUMS,
+}
+
+USAGE: Final[Schema] = record(
+    {
+        "by": one_of(*GROUPINGS),
+        "since": or_null(DAY),
+        "until": or_null(DAY),
+        "by_key_since": or_null(DAY),
+        "rows": rows(
+            record(
+                _USAGE_ROW,
+                optional=[name for name in _USAGE_ROW if name not in _SUMS],
+                title="UsageRow",
+            )
+        ),
+        "total": record(_SUMS, title="Sums"),
+        "price_table_date": DAY,
+    },
+    title="Usage",
+)
+REQUESTS: Final[Schema] = record({"requests": rows(ANYTHING)})
+REFUSALS: Final[Schema] = record(
+    {
+        "since": TIME,
+        "refusals": rows(
+            record({"key": TEXT, "code": TEXT, "count": COUNT, "last_at": TIME}, title="Refusals")
+        ),
+    }
+)
+
+
+class Accounts(Protocol):
+    """The ledger, as far as operators look into it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is loaded."""
+
+    @property
+    def by_key_since(self) -> str | None:
+        """The day from which on sums by key are whole; None where all are."""
+
+    def gather(
+        self, by: str, since: str | None = None, until: str | None = None
+    ) -> Generator[None, None, list[NamedSums]]:
+        """Find sums by key, model, upstream or day, in steps."""
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest events, newest first."""
+
+
+class UsageApi:
+    """The endpoints of whoever asks what was used.
+
+    :param pause: lets the reactor do something else in between.
+    """
+
+    def __init__(
+        self,
+        book: KeyBook,
+        ledger: Accounts,
+        reports: Reports,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._book = book
+        self._ledger = ledger
+        self._reports = reports
+        self._pause = pause
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return (
+            Endpoint(
+                "GET",
+                "/admin/usage",
+                self.usage,
+                summary="Sum up what was used; as CSV where text/csv is accepted",
+                parameters=(BY, SINCE, UNTIL),
+                answer=USAGE,
+                other_types=("text/csv",),
+                refusals=("not_ready",),
+            ),
+            Endpoint(
+                "GET",
+                "/admin/requests",
+                self.requests,
+                summary="Show the newest usage events, newest first",
+                parameters=(LIMIT,),
+                answer=REQUESTS,
+                refusals=("not_ready",),
+            ),
+            Endpoint(
+                "GET",
+                "/admin/refusals",
+                self.refusals,
+                summary="Count refusals by key and code since the start",
+                answer=REFUSALS,
+            ),
+        )
+
+    async def usage(self, call: Call) -> Answer:
+        """Answer sums by key, model, upstream or day, as JSON or as CSV."""
+        by = call.query.get("by", "key")
+        since, until = call.query.get("since"), call.query.get("until")
+        if by not in GROUPINGS:
+            raise GatewayError(
+                "invalid_request", f"by must be one of {', '.join(GROUPINGS)}", param="by"
+            )
+        try:
+            sums = await self._gathered(by, since, until)
+        except ValueError as error:
+            raise GatewayError("invalid_request", str(error)) from None
+        if since is not None and until is not None and since > until:
+            raise GatewayError("invalid_request", "since is after until", param="since")
+        report = UsageReport(by, self._pause)
+        await report.take(sums, self._book.names_by_hash() if by == "key" else {})
+        if "text/csv" in call.accept.lower():
+            disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
+            return Answer(
+                await report.csv(),
+                b"text/csv; charset=utf-8; header=present",
+                headers=((b"content-disposition", disposition),),
+            )
+        since_whole = self._ledger.by_key_since if by == "key" else None
+        return Answer(await report.json(since=since, until=until, by_key_since=since_whole))
+
+    async def _gathered(self, by: str, since: str | None, until: str | None) -> list[NamedSums]:
+        """Have the ledger sum up, with pauses.
+
+        :raises ValueError: a day is none.
+        """
+        steps = self._ledger.gather(by, since, until)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(list[NamedSums], end.value)
+            await self._pause()
+
+    async def requests(self, call: Call) -> Answer:
+        """Answer the newest events of the ledger, newest first."""
+        limit = read_whole(call.query, LIMIT)
+        names = self._book.names_by_hash()
+        found = [
+            {
+                **event,
+                "key": names.get(event.get("key_sha256", "")),
+                "cost_usd": msgspec.Raw(str(event["cost_usd"]).encode("ascii")),
+            }
+            for event in self._ledger.recent(limit)
+        ]
+        return Answer(encode({"requests": found}))
+
+    async def refusals(self, call: Call) -> Answer:
+        """Answer the refusals that data planes reported since the start, the largest first."""
+        found = [
+            {"key": row.key, "code": row.code, "count": row.count, "last_at": time(row.last_ms)}
+            for row in self._reports.rows()
+        ]
+        return Answer(encode({"since": time(self._reports.since_ms), "refusals": found}))
