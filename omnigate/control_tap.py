@@ -20,6 +20,7 @@ from omnigate.config.prices import price_for
 from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -110,6 +111,7 @@ def makeService(options: Options) -> Service:
 
     ledger_writer = WriterThread("omnigate-ledger", reactor.callFromThread)
     keys_writer = WriterThread("omnigate-keys", reactor.callFromThread)
+    audit_writer = WriterThread("omnigate-audit", reactor.callFromThread)
     # A thread of its own: no poll of a data plane waits for the disk.
     snapshots_writer = WriterThread("omnigate-snapshots", reactor.callFromThread)
     config_file = ConfigFile(
@@ -121,6 +123,10 @@ def makeService(options: Options) -> Service:
     metrics = ControlMetrics()
     reports = Reports(now_ms())
     lag = ReactorLag(reactor)
+    audit = AuditLog(
+        settings.audit, reactor, audit_writer, now_ms, max_bytes=settings.audit_max_mb * 1024 * 1024
+    )
+    metrics.watch_audit(audit)
     ledger = Ledger(
         settings.ledger,
         reactor,
@@ -160,6 +166,7 @@ def makeService(options: Options) -> Service:
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         factory=ControlFactory(Gate(routes, credentials, reactor, time.time)),
         health=health,
+        audit=audit,
         ledger=ledger,
         config_file=config_file,
         book=book,
@@ -204,7 +211,7 @@ def _read_settings(options: Options) -> ControlSettings:
 def _check_folders(settings: ControlSettings) -> None:
     """Make sure of the folders that state is written to."""
     try:
-        for path in (settings.ledger, settings.keys):
+        for path in (settings.ledger, settings.keys, settings.audit):
             check_writable(os.path.dirname(path))
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])

@@ -94,6 +94,8 @@ class ControlSettings:
     admin_token: str = attrs.field(repr=False)
     ledger: str
     keys: str
+    audit: str
+    audit_max_mb: int
 
 
 def read_data_settings(

@@ -275,6 +275,22 @@ SETTINGS: tuple[Setting, ...] = (
         path,
     ),
     Setting(
+        "OMNIGATE_AUDIT",
+        _CONTROL,
+        "audit",
+        "{state_dir}/audit.jsonl",
+        "The audit log: who changed what, a line for each change.",
+        path,
+    ),
+    Setting(
+        "OMNIGATE_AUDIT_MAX_MB",
+        _CONTROL,
+        "audit_max_mb",
+        "50",
+        "How long the audit log may become before it is renamed; three older ones are kept.",
+        _integer("megabytes", 1, 65_536),
+    ),
+    Setting(
         "OMNIGATE_POLL_MS",
         _DATA,
         "poll_ms",
@@ -406,8 +422,6 @@ SETTINGS: tuple[Setting, ...] = (
 """Every setting of both planes, in the order of the page on configuration."""
 
 LATER_SETTINGS: tuple[str, ...] = (
-    "OMNIGATE_AUDIT",
-    "OMNIGATE_AUDIT_MAX_MB",
     "OMNIGATE_JOBS",
     "OMNIGATE_MEDIA_DIR",
     "OMNIGATE_RECEIPTS",

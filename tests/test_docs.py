@@ -13,6 +13,7 @@ from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION, Capabilities
 from omnigate.cli import parser
 from omnigate.config.models import WITHOUT_SAMPLING
 from omnigate.config.schema import CapsConfig, TargetConfig
+from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import KeyBook, KeyStore
@@ -203,6 +204,7 @@ class OperationsTests(SynchronousTestCase):
         reports.report_figures(figures, 0.0)
         metrics.watch_plane(ledger, config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         book = KeyBook(KeyStore("nowhere", SynchronousWriter(), lambda: 0))
+        metrics.watch_audit(AuditLog("nowhere", Clock(), SynchronousWriter(), lambda: 0, 1))
         metrics.watch_budgets(BudgetWatch(book, ledger, lambda: 0))
         text = metrics.scrape("")[0].decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))

@@ -81,6 +81,8 @@ class DefaultTests(SynchronousTestCase):
                 "admin_token": ADMIN,
                 "ledger": "/var/lib/omnigate/ledger.jsonl",
                 "keys": "/var/lib/omnigate/keys.json",
+                "audit": "/var/lib/omnigate/audit.jsonl",
+                "audit_max_mb": 50,
             },
         )
         self.assertEqual(warnings, [])

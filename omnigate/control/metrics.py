@@ -31,6 +31,7 @@ from prometheus_client.registry import Collector
 
 import omnigate
 import twisted
+from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import GatewayKey
@@ -221,6 +222,19 @@ class ControlMetrics:
         )
         self.reactor_lag.set_function(lag.worst_seconds)
         self.registry.register(_Reported(lambda: reports.figures(now())))
+
+    def watch_audit(self, audit: AuditLog) -> None:
+        """Show what the audit log counts."""
+        self.watch(
+            "omnigate_audit_lines_total",
+            "Lines written to the audit log.",
+            lambda: audit.lines_written,
+        )
+        self.watch(
+            "omnigate_audit_failed_writes_total",
+            "Lines that could not be written; what they were about was not done.",
+            lambda: audit.failed_writes,
+        )
 
     def watch_budgets(self, budgets: BudgetWatch) -> None:
         """Show how many keys are over their budgets."""

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 import omnigate
 from omnigate import systemd_notify
+from omnigate.control.audit import AuditLog
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import STOPPING, Health
 from omnigate.control.keys import KeyBook
@@ -40,6 +41,7 @@ class ControlParts:
     endpoint: IStreamServerEndpoint
     factory: Factory
     health: Health
+    audit: AuditLog
     ledger: Ledger
     config_file: ConfigFile
     book: KeyBook
@@ -85,7 +87,9 @@ class ControlService(DaemonService):
         self._parts.config_file.start_polling()
         self._parts.lag.start()
         began = self.clock.seconds()
-        self._parts.ledger.open().addCallbacks(
+        opened = Deferred.fromCoroutine(self._parts.audit.open())
+        opened.addCallback(lambda _: None if self._stopping else self._parts.ledger.open())
+        opened.addCallbacks(
             lambda _: self._ledger_loaded(self.clock.seconds() - began), self._cannot_load
         )
 
@@ -159,6 +163,7 @@ class ControlService(DaemonService):
         self._parts.config_file.stop_polling()
         await self.listener.close()
         await self._parts.ledger.close()
+        await self._parts.audit.close()
         for writer in self._parts.writers:
             await writer.stop()
         self._parts.release_state()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from omnigate.config.prices import price_for
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import Health
@@ -107,6 +109,14 @@ class Plane:
             observe=self.recorded,
             observe_write=self.metrics.wrote,
         )
+        self.audit = AuditLog(
+            os.path.join(folder, "audit.jsonl"),
+            self.clock,
+            SynchronousWriter(),
+            self.now_ms,
+            max_bytes=1_000_000,
+        )
+        self.metrics.watch_audit(self.audit)
         self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
         self.metrics.watch_budgets(self.watch)
         self.metrics.watch_plane(
@@ -157,15 +167,17 @@ class Plane:
             file.write(text)
 
     def open_ledger(self) -> None:
-        """Load the ledger, which is over when this returns."""
+        """Open the audit log and load the ledger, which is over when this returns."""
+        Deferred.fromCoroutine(self.audit.open())
         self.ledger.open()
         if not self.ledger.ready:
             raise AssertionError("the ledger was not loaded")
         self.snapshots.begin()
 
     def close(self) -> None:
-        """Close the ledger, so that another plane may have the folder."""
+        """Close the files, so that another plane may have the folder."""
         self.ledger.close()
+        Deferred.fromCoroutine(self.audit.close())
 
     def admin(self, method: str, target: str, body: bytes | None = None, accept: str = "") -> Reply:
         """Ask as an operator."""

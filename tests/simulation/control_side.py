@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import Clock, deferLater
 
 from omnigate.config.prices import price_for
+from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -113,6 +114,13 @@ class ControlSide(Side):
             endpoint=cast(Any, self.door),
             factory=self.factory,
             health=health,
+            audit=AuditLog(
+                f"{CONTROL_FOLDER}/audit.jsonl",
+                clock,
+                SynchronousWriter(),
+                world.wall_ms,
+                max_bytes=1024 * 1024,
+            ),
             ledger=self.ledger,
             config_file=self.config_file,
             book=book,
