@@ -159,7 +159,7 @@ def makeService(options: Options) -> Service:
         *health.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
-            book, watch, ledger, config_file, reports, metrics, lambda: pause(reactor)
+            book, watch, ledger, config_file, audit, reports, metrics, lambda: pause(reactor)
         ).endpoints(),
     )
     parts = ControlParts(

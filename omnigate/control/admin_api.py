@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from omnigate.control.audit import AuditLog
+from omnigate.control.audit_api import AuditApi
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_api import ConfigApi
 from omnigate.control.config_file import ConfigFile
@@ -31,6 +33,7 @@ class AdminApi:
         watch: BudgetWatch,
         ledger: Accounts,
         config_file: ConfigFile,
+        audit: AuditLog,
         reports: Reports,
         metrics: ControlMetrics,
         pause: Callable[[], Awaitable[None]],
@@ -39,6 +42,7 @@ class AdminApi:
             KeyApi(book, watch, ledger, pause),
             UsageApi(book, ledger, reports, pause),
             ConfigApi(config_file),
+            AuditApi(audit),
             MetricsApi(metrics, book),
         )
 

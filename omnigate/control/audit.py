@@ -124,8 +124,7 @@ class AuditLog:
         :raises GatewayError: ``not_ready`` before the log is open; ``storage_unavailable`` where it
             could not be written, and what it is about must not be done.
         """
-        if not self._open:
-            raise GatewayError("not_ready", "the audit log is not open yet", retry_after=1)
+        self._check_open()
         now_ms = self._now_ms()
         try:
             line = await self._writer.submit(lambda: self._file.append(entry, now_ms))
@@ -192,7 +191,11 @@ class AuditLog:
     # -- reading ------------------------------------------------------------------------------
 
     def entries(self, limit: int, before_seq: int | None = None) -> list[AuditLine]:
-        """Return the newest lines, newest first, of those with a number below ``before_seq``."""
+        """Return the newest lines, newest first, of those with a number below ``before_seq``.
+
+        :raises GatewayError: ``not_ready`` before the log is open.
+        """
+        self._check_open()
         found: list[AuditLine] = []
         for line in reversed(self._lines):
             if len(found) >= limit:
@@ -200,6 +203,10 @@ class AuditLog:
             if before_seq is None or line.seq < before_seq:
                 found.append(line)
         return found
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise GatewayError("not_ready", "the audit log is not open", retry_after=1)
 
 
 def _unwritten(detail: str) -> GatewayError:

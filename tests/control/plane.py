@@ -143,6 +143,7 @@ class Plane:
                 self.watch,
                 self.ledger,
                 self.config_file,
+                self.audit,
                 self.reports,
                 self.metrics,
                 self.pause,
