@@ -28,6 +28,7 @@ from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeysFileError, KeyStore
 from omnigate.control.metrics import ControlMetrics
+from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
@@ -114,6 +115,8 @@ def makeService(options: Options) -> Service:
     audit_writer = WriterThread("omnigate-audit", reactor.callFromThread)
     # A thread of its own: no poll of a data plane waits for the disk.
     snapshots_writer = WriterThread("omnigate-snapshots", reactor.callFromThread)
+    # A scrape of thousands of routes takes a quarter of a second.
+    metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     config_file = ConfigFile(
         settings.config, reactor, lambda name: provider_key(os.environ, name), time.time
     )
@@ -148,6 +151,7 @@ def makeService(options: Options) -> Service:
 
     metrics.watch_plane(ledger, config_file, reports, lag, time.time)
     metrics.watch_budgets(watch)
+    metrics.watch_keys(book)
     snapshots = Snapshots(
         lambda: config_file.config, watch, snapshots_writer, lambda: pause(reactor)
     )
@@ -159,8 +163,9 @@ def makeService(options: Options) -> Service:
         *health.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
-            book, watch, ledger, config_file, audit, reports, metrics, lambda: pause(reactor)
+            book, watch, ledger, config_file, audit, reports, lambda: pause(reactor)
         ).endpoints(),
+        *MetricsApi(metrics, metrics_writer).endpoints(),
     )
     parts = ControlParts(
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
@@ -173,7 +178,7 @@ def makeService(options: Options) -> Service:
         metrics=metrics,
         lag=lag,
         snapshots=snapshots,
-        writers=(ledger_writer, keys_writer, snapshots_writer),
+        writers=(ledger_writer, keys_writer, snapshots_writer, metrics_writer),
         release_state=_claim_state(settings),
         stays=lambda: set_apart(collect=False),
     )

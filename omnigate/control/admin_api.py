@@ -14,8 +14,6 @@ from omnigate.control.config_api import ConfigApi
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.key_api import KeyApi
 from omnigate.control.keys import KeyBook
-from omnigate.control.metrics import ControlMetrics
-from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.usage_api import Accounts, UsageApi
@@ -35,7 +33,6 @@ class AdminApi:
         config_file: ConfigFile,
         audit: AuditLog,
         reports: Reports,
-        metrics: ControlMetrics,
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._topics = (
@@ -43,7 +40,6 @@ class AdminApi:
             UsageApi(book, ledger, reports, pause),
             ConfigApi(config_file),
             AuditApi(audit),
-            MetricsApi(metrics, book),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

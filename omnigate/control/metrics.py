@@ -1,32 +1,25 @@
-# mypy: allow-untyped-calls
-# (parts of prometheus_client carry no types)
-"""Every metric of the control plane, in one place, in a registry of its own.
+"""Every metric of the control plane, in one place.
 
 Labels are bounded: routes and upstreams are names of the config or ``other``, reasons are codes of
 the table of refusals or ``other``. Key names are no labels. Everything counted here begins at 0
 with the process; the ledger has what must last.
+
+What is counted stands in plain tables. A scrape copies them on the reactor's thread, which takes a
+few milliseconds (:meth:`ControlMetrics.read`), and is written out of the copies in any other
+(:meth:`ControlMetrics.text`).
 """
 
 from __future__ import annotations
 
 import platform
+from bisect import bisect_left
 from collections import Counter as Counted
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.openmetrics import exposition as openmetrics
+import attrs
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 import omnigate
@@ -38,10 +31,20 @@ from omnigate.control.keys import GatewayKey
 from omnigate.control.reports import Reports, counted_code
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
+from omnigate.metric_families import (
+    NONE,
+    OTHER,
+    TOTAL,
+    Family,
+    Labels,
+    Number,
+    Part,
+    Row,
+    parts_of,
+)
+from omnigate.metric_text import exposition, family_of
 from omnigate.money import NANO_PER_USD
 from omnigate.reactor_lag import ReactorLag
-
-OTHER: Final = "other"
 
 #: Label values of one kind that a process remembers. Names come from the config, which may have
 #: 5,000 routes; a config that is reloaded with ever new names ends here.
@@ -58,9 +61,6 @@ REPORTED_NAMES: Final = {
 #: busy disk in tens, and one that takes a second is about to fail.
 WRITE_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
-_PLAIN: Final = b"text/plain; version=0.0.4; charset=utf-8"
-_OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
-
 
 class _Names:
     """Names that were let in as label values; the others are one."""
@@ -75,130 +75,169 @@ class _Names:
 
     def label(self, name: str | None) -> str:
         if name is None:
-            return "none"
+            return NONE
         return name if name in self._known else OTHER
 
 
-class _Watched(Collector):
-    """A counter that is kept elsewhere; a gauge where the name does not end in ``_total``."""
+@attrs.define(eq=False)
+class _Table:
+    """What is counted here of a family, by labels."""
 
-    def __init__(self, name: str, text: str, read: Callable[[], float | None]) -> None:
-        self._name = name
-        self._text = text
-        self._read = read
+    family: Family
+    rows: dict[Labels, Number] = attrs.Factory(dict)
 
-    def collect(self) -> Iterator[Metric]:
-        """Read it, for one scrape."""
-        kind = CounterMetricFamily if self._name.endswith("_total") else GaugeMetricFamily
-        family = kind(self._name, self._text)
-        value = self._read()
-        if value is not None:
-            family.add_metric((), value)
-        yield family
+    def add(self, labels: Labels, number: Number = 1) -> None:
+        """Count."""
+        self.rows[labels] = self.rows.get(labels, 0) + number
+
+    def read(self) -> list[Part]:
+        """Copy it."""
+        return [Part(self.family, list(self.rows.items()))]
 
 
-class _Reported(Collector):
-    """The figures that data planes report of themselves, of all their processes together."""
+@attrs.define(eq=False)
+class _Watched:
+    """A figure that is kept elsewhere.
 
-    def __init__(self, read: Callable[[], Mapping[str, float]]) -> None:
-        self._read = read
+    :ivar before: what a counter had come to where it was kept before, since counters only grow.
+    :ivar last: what was read of it last.
+    """
 
-    def collect(self) -> Iterator[Metric]:
-        """Read them, for one scrape."""
-        for name, value in sorted(self._read().items()):
-            yield GaugeMetricFamily(
-                REPORTED_NAMES.get(name, f"omnigate_data_{name}"),
-                "A figure of the data planes, as they last reported it.",
-                value=value,
-            )
+    family: Family
+    read_value: Callable[[], float | None]
+    before: float = 0.0
+    last: float = 0.0
+
+    def read(self) -> list[Part]:
+        """Read it."""
+        value = self.read_value()
+        if value is None:
+            return [Part(self.family, [])]
+        self.last = self.before + value
+        return [Part(self.family, [((), self.last)])]
 
 
 class ControlMetrics:
     """What the control plane counts, and its text for a scrape."""
 
     def __init__(self) -> None:
-        # Another series for the start of each counter doubles a scrape and tells nothing that
-        # process_start_time_seconds does not.
-        disable_created_metrics()
-        self.registry = CollectorRegistry()
+        # What is shown, in the order of a scrape, by the name of the (first) family.
+        self._sources: dict[str, Callable[[], Iterable[Part]]] = {}
+        self._watched: dict[str, _Watched] = {}
         self._routes = _Names()
         self._upstreams = _Names()
-        self._event_children: dict[tuple[str, str, int], Counter] = {}
-        self._route_children: dict[str, tuple[Counter, ...]] = {}
-        self._make_usage()
-        self._make_refusals()
+        self._token_rows: dict[str, tuple[Labels, ...]] = {}
+        self._ledger_load_seconds: float | None = None
+        self._writes = [0] * (len(WRITE_BUCKETS) + 1)
+        self._write_seconds = 0.0
+        self._make_tables()
         self._make_state()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        # Collectors want a registry to be in; this one is not scraped as a whole.
+        registry = CollectorRegistry()
+        self._process: tuple[Collector, ...] = (
+            ProcessCollector(registry=registry),
+            PlatformCollector(registry=registry),
+            GCCollector(registry=registry),
+        )
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    # -- what there is
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, registry=self.registry)
+    def _table(self, name: str, text: str, *labels: str) -> _Table:
+        """Begin to count something, by labels."""
+        table = _Table(Family(name, "counter", text, labels))
+        self._sources[name] = table.read
+        return table
 
-    def _make_usage(self) -> None:
-        self._events = self._counter(
+    def watch(self, name: str, text: str, read: Callable[[], float | None]) -> None:
+        """Show a figure that is kept elsewhere, read at each scrape.
+
+        One that is watched already is kept in another place from now on; a counter goes on from
+        what it had come to.
+
+        :param name: the metric's name; that of a counter, and of nothing else, ends in ``_total``.
+        :param read: None where there is no figure now. It is called on the reactor's thread.
+        """
+        counts = name.endswith("_total")
+        watched = _Watched(Family(name, "counter" if counts else "sum", text), read)
+        former = self._watched.get(name)
+        if former is not None and counts:
+            former.read()
+            watched.before = watched.last = former.last
+        self._watched[name] = watched
+        self._sources[name] = watched.read
+
+    def watch_rows(self, family: Family, read: Callable[[], Iterable[Row]]) -> None:
+        """Show the rows of a family that are kept elsewhere, as :meth:`watch` shows a figure."""
+        self._sources[family.name] = lambda: [Part(family, list(read()))]
+
+    def _make_tables(self) -> None:
+        self._events = self._table(
             "omnigate_usage_events_total",
             "Usage events recorded in the ledger.",
             *("route", "upstream", "status_class"),
         )
-        self._tokens = self._counter(
+        self._tokens = self._table(
             "omnigate_tokens_total",
             "Tokens recorded; cache is none, read or write of the provider's prompt cache.",
             *("route", "direction", "cache"),
         )
-        self._cost = self._counter(
-            "omnigate_cost_usd_total", "Cost recorded, in US dollars.", "route"
+        # In nano-dollars, so that no sum is rounded.
+        self._costs: dict[Labels, int] = {}
+        self.watch_rows(
+            Family(
+                "omnigate_cost_usd_total", "counter", "Cost recorded, in US dollars.", ("route",)
+            ),
+            lambda: [(route, nano / NANO_PER_USD) for route, nano in self._costs.items()],
         )
-
-    def _make_refusals(self) -> None:
-        self._refusals = self._counter(
+        self._refusals = self._table(
             "omnigate_refusals_total",
             "Requests that data planes refused before routing, as they report them.",
             "reason",
         )
-        self._auth_failures = self._counter(
+        self._auth_failures = self._table(
             "omnigate_auth_failures_total",
             "Requests to this plane with missing or wrong credentials, or from a locked address.",
             *("audience", "reason"),
         )
         for audience in ("admin", "internal"):
             for reason in ("missing", "wrong", "locked"):
-                self._auth_failures.labels(audience, reason)
+                self._auth_failures.add((audience, reason), 0)
 
     def _make_state(self) -> None:
-        self._ledger_ready = self._gauge(
-            "omnigate_ledger_ready", "Whether the ledger is loaded: 1 or 0."
+        self.watch(
+            "omnigate_ledger_ready",
+            "Whether the ledger is loaded: 1 or 0.",
+            lambda: self._ledger_load_seconds is not None,
         )
-        self.ledger_load_seconds = self._gauge(
-            "omnigate_ledger_load_seconds", "How long the ledger took to load at the start."
+        self.watch(
+            "omnigate_ledger_load_seconds",
+            "How long the ledger took to load at the start.",
+            lambda: self._ledger_load_seconds,
         )
-        self._write_seconds = Histogram(
-            "omnigate_ledger_write_seconds",
-            "How long a group of batches took to be written and synced.",
-            buckets=WRITE_BUCKETS,
-            registry=self.registry,
+        self.watch_rows(
+            Family(
+                "omnigate_ledger_write_seconds",
+                "histogram",
+                "How long a group of batches took to be written and synced.",
+                buckets=WRITE_BUCKETS,
+            ),
+            self._read_writes,
         )
-        self._keys = self._gauge(
-            "omnigate_keys", "Gateway keys, of the config file and managed ones.", "source"
+        versions = (omnigate.__version__, platform.python_version(), twisted.__version__)
+        self.watch_rows(
+            Family(
+                "omnigate_build_info",
+                "largest",
+                "The versions at work.",
+                ("version", "python", "twisted"),
+            ),
+            lambda: [(versions, 1)],
         )
-        self.reactor_lag = self._gauge(
-            "omnigate_reactor_lag_seconds",
-            "The longest that the reactor was held in the last minute.",
-        )
-        self._gauge(
-            "omnigate_build_info", "The versions at work.", "version", "python", "twisted"
-        ).labels(omnigate.__version__, platform.python_version(), twisted.__version__).set(1)
 
-    def watch(self, name: str, text: str, read: Callable[[], float | None]) -> None:
-        """Show a figure that is kept elsewhere, read at each scrape.
-
-        :param name: the metric's name; that of a counter, and of nothing else, ends in ``_total``.
-        :param read: None where there is no figure now.
-        """
-        self.registry.register(_Watched(name, text, read))
+    def _read_writes(self) -> Iterator[Row]:
+        for bucket, count in enumerate(self._writes):
+            yield (str(bucket),), count
+        yield (TOTAL,), self._write_seconds
 
     def watch_plane(
         self,
@@ -220,8 +259,26 @@ class ControlMetrics:
             "Times the config file had faults; the config in force stayed.",
             lambda: config_file.failures,
         )
-        self.reactor_lag.set_function(lag.worst_seconds)
-        self.registry.register(_Reported(lambda: reports.figures(now())))
+        self.watch(
+            "omnigate_reactor_lag_seconds",
+            "The longest that the reactor was held in the last minute.",
+            lag.worst_seconds,
+        )
+        self._sources["reported"] = lambda: _reported(reports.figures(now()))
+
+    def watch_keys(self, keys: Iterable[GatewayKey]) -> None:
+        """Show how many keys there are of each kind.
+
+        :param keys: looked through at each scrape.
+        """
+
+        def read() -> Iterator[Row]:
+            found = Counted(key.source for key in keys)
+            for source in ("file", "managed"):
+                yield (source,), found[source]
+
+        text = "Gateway keys, of the config file and managed ones."
+        self.watch_rows(Family("omnigate_keys", "sum", text, ("source",)), read)
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Show what the audit log counts."""
@@ -243,12 +300,16 @@ class ControlMetrics:
             "Soft budgets that keys have reached, once a period each.",
             lambda: budgets.exceeded,
         )
-        self._gauge(
-            "omnigate_keys_over_soft_budget", "Keys that have reached their soft budget."
-        ).set_function(lambda: len(budgets.over_soft))
-        self._gauge(
-            "omnigate_keys_over_budget", "Keys that have spent their budget, and are blocked."
-        ).set_function(lambda: len(budgets.blocked))
+        self.watch(
+            "omnigate_keys_over_soft_budget",
+            "Keys that have reached their soft budget.",
+            lambda: len(budgets.over_soft),
+        )
+        self.watch(
+            "omnigate_keys_over_budget",
+            "Keys that have spent their budget, and are blocked.",
+            lambda: len(budgets.blocked),
+        )
 
     def _watch_ledger(self, ledger: Ledger, now: Callable[[], float]) -> None:
         counters = ledger.counters
@@ -281,6 +342,8 @@ class ControlMetrics:
         for name, text, read in figures:
             self.watch(f"omnigate_ledger_{name}", text, read)
 
+    # -- what happens
+
     def allow_names(self, routes: Collection[str], upstreams: Collection[str]) -> None:
         """Let the names of a config in as label values."""
         self._routes.allow(routes)
@@ -289,60 +352,67 @@ class ControlMetrics:
     def recorded(self, event: UsageEvent, cost_nano: int) -> None:
         """Count one event that was written to the ledger."""
         route = self._routes.label(event.route_model)
-        labels = (route, self._upstreams.label(event.upstream), event.status // 100)
-        counted = self._event_children.get(labels)
-        if counted is None:
-            counted = self._events.labels(*labels[:2], f"{labels[2]}xx")
-            self._event_children[labels] = counted
-        counted.inc()
-        children = self._route_children.get(route) or self._add_route(route)
-        plain, read, written, output, cost = children
-        plain.inc(event.input_tokens)
-        read.inc(event.cached_input_tokens)
-        written.inc(event.cache_write_input_tokens)
-        output.inc(event.output_tokens)
-        cost.inc(cost_nano / NANO_PER_USD)
+        upstream = self._upstreams.label(event.upstream)
+        self._events.add((route, upstream, f"{event.status // 100}xx"))
+        plain, read, written, output = self._token_rows.get(route) or self._add_route(route)
+        tokens = self._tokens.rows
+        tokens[plain] += event.input_tokens
+        tokens[read] += event.cached_input_tokens
+        tokens[written] += event.cache_write_input_tokens
+        tokens[output] += event.output_tokens
+        self._costs[plain[:1]] += cost_nano
 
-    def _add_route(self, route: str) -> tuple[Counter, ...]:
-        """Look the series of a route up once; by label that takes longer than all the counting."""
-        children = (
-            self._tokens.labels(route, "input", "none"),
-            self._tokens.labels(route, "input", "read"),
-            self._tokens.labels(route, "input", "write"),
-            self._tokens.labels(route, "output", "none"),
-            self._cost.labels(route),
+    def _add_route(self, route: str) -> tuple[Labels, ...]:
+        """Show a route from its first event on, all its series at 0."""
+        rows = (
+            (route, "input", "none"),
+            (route, "input", "read"),
+            (route, "input", "write"),
+            (route, "output", "none"),
         )
-        self._route_children[route] = children
-        return children
+        for row in rows:
+            self._tokens.add(row, 0)
+        self._costs[route,] = 0
+        self._token_rows[route] = rows
+        return rows
 
     def refused(self, code: str, count: int) -> None:
         """Count refusals that a data plane reports."""
-        self._refusals.labels(counted_code(code)).inc(count)
+        self._refusals.add((counted_code(code),), count)
 
     def auth_failed(self, audience: str, reason: str) -> None:
         """Count a request whose credentials were refused."""
-        self._auth_failures.labels(audience, reason).inc()
-
-    def count_keys(self, keys: Iterable[GatewayKey]) -> None:
-        """Show how many keys there are of each kind."""
-        found = Counted(key.source for key in keys)
-        for source in ("file", "managed"):
-            self._keys.labels(source).set(found[source])
+        self._auth_failures.add((audience, reason))
 
     def ledger_loaded(self, seconds: float) -> None:
         """Note that the ledger is ready."""
-        self._ledger_ready.set(1)
-        self.ledger_load_seconds.set(seconds)
+        self._ledger_load_seconds = seconds
 
     def wrote(self, seconds: float) -> None:
         """Note how long a write of the ledger and its sync took."""
-        self._write_seconds.observe(seconds)
+        self._writes[bisect_left(WRITE_BUCKETS, seconds)] += 1
+        self._write_seconds += seconds
 
-    def scrape(self, accept: str) -> tuple[bytes, bytes]:
-        """Return everything as text, and its content type.
+    # -- a scrape
 
-        :param accept: the scraper's ``accept``; OpenMetrics where it asks for it.
-        """
-        if "application/openmetrics-text" in accept:
-            return openmetrics.generate_latest(self.registry), _OPENMETRICS
-        return generate_latest(self.registry), _PLAIN
+    def read(self) -> list[Part]:
+        """Read everything, on the reactor's thread; what comes back changes no more."""
+        return [part for read in self._sources.values() for part in read()]
+
+    def text(self, figures: Iterable[Part], in_openmetrics: bool) -> bytes:
+        """Write figures, and what the system tells of the process; slow, and for any thread."""
+        return b"".join(exposition(self._families(figures), in_openmetrics))
+
+    def _families(self, figures: Iterable[Part]) -> Iterator[Metric]:
+        for part in figures:
+            yield from map(family_of, parts_of(part.family, part.rows))
+        for collector in self._process:
+            yield from collector.collect()
+
+
+def _reported(figures: Mapping[str, float]) -> Iterator[Part]:
+    """The figures that data planes report of themselves, of all their processes together."""
+    text = "A figure of the data planes, as they last reported it."
+    for name, value in sorted(figures.items()):
+        family = Family(REPORTED_NAMES.get(name, f"omnigate_data_{name}"), "sum", text)
+        yield Part(family, [((), value)])

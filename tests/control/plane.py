@@ -17,6 +17,7 @@ from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
+from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
 from omnigate.events import UsageEvent
@@ -94,6 +95,7 @@ class Plane:
         self.book = KeyBook(self.store, self.config_file.file_keys)
         self.config_file.on_change(lambda _: self.book.install(self.config_file.file_keys))
         self.metrics = ControlMetrics()
+        self.scrape_writer = SynchronousWriter()
         self.metrics.allow_names(["fast"], ["openai"])
         self.reports = Reports(self.now_ms())
         self.ledger = Ledger(
@@ -119,6 +121,7 @@ class Plane:
         self.metrics.watch_audit(self.audit)
         self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
         self.metrics.watch_budgets(self.watch)
+        self.metrics.watch_keys(self.book)
         self.metrics.watch_plane(
             self.ledger,
             self.config_file,
@@ -145,9 +148,9 @@ class Plane:
                 self.config_file,
                 self.audit,
                 self.reports,
-                self.metrics,
                 self.pause,
             ).endpoints(),
+            *MetricsApi(self.metrics, self.scrape_writer).endpoints(),
             clock=self.clock,
         )
         if open_ledger:
@@ -184,6 +187,10 @@ class Plane:
         """Ask as an operator."""
         headers = ADMIN + (((b"accept", accept.encode()),) if accept else ())
         return self.talk.ask(method, target, headers, body)
+
+    def scrape(self) -> bytes:
+        """The metrics as plain text."""
+        return self.admin("GET", "/metrics").body
 
     def internal(self, method: str, target: str, body: bytes | None = None) -> Reply:
         """Ask as a data plane."""

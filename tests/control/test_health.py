@@ -48,7 +48,7 @@ class ProbeTests(SynchronousTestCase):
         self.assertEqual((reply.status, reply.json()["detail"]), (503, FULL))
         self.assertEqual(plane.talk.ask("GET", "/livez").status, 200)
         self.assertEqual(plane.internal("GET", "/internal/config").status, 200)
-        self.assertIn(b"omnigate_ledger_trouble 1.0\n", plane.metrics.scrape("")[0])
+        self.assertIn(b"omnigate_ledger_trouble 1.0\n", plane.scrape())
         disk.heal()
         plane.clock.pump([1.0] * 4)
         self.assertEqual(plane.talk.ask("GET", "/readyz").status, 200)

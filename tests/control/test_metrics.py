@@ -18,8 +18,7 @@ class ScrapeTests(SynchronousTestCase):
         """Every line is a comment or a sample, every name ours, the process's or Python's."""
         plane = Plane(self.mktemp())
         plane.metrics.recorded(decode_event(event()), 1)
-        body, content_type = plane.metrics.scrape("*/*")
-        self.assertEqual(content_type, b"text/plain; version=0.0.4; charset=utf-8")
+        body = plane.scrape()
         self.assertTrue(body.endswith(b"\n"))
         for line in body.decode().splitlines():
             if not line.startswith("#"):
@@ -31,7 +30,7 @@ class ScrapeTests(SynchronousTestCase):
     def test_counters_end_with_total(self) -> None:
         """Counters are named as Prometheus wants them, and stand at 0 from the first scrape."""
         plane = Plane(self.mktemp())
-        body = plane.metrics.scrape("")[0].decode()
+        body = plane.scrape().decode()
         for name in re.findall(r"^# TYPE (omnigate_\S+) counter$", body, re.MULTILINE):
             self.assertTrue(name.endswith("_total"), name)
         for name in ("invalid_events", "unpriced_events", "duplicate_events"):
@@ -45,7 +44,7 @@ class ScrapeTests(SynchronousTestCase):
         for number in range(50):
             metrics.recorded(decode_event(event(route_model=f"made-up-{number}")), 1)
             metrics.refused(f"made-up-{number}", 1)
-        body = metrics.scrape("")[0]
+        body = metrics.text(metrics.read(), False)
         self.assertNotIn(b"made-up", body)
         self.assertIn(b'omnigate_refusals_total{reason="other"} 50.0', body)
 
@@ -53,6 +52,6 @@ class ScrapeTests(SynchronousTestCase):
         """A figure that a data plane reports stands in the scrape under a name of its own."""
         plane = Plane(self.mktemp())
         plane.reports.report_figures({"spool_events": 3.0, "clients": 2.0}, plane.clock.seconds())
-        body = plane.metrics.scrape("")[0]
+        body = plane.scrape()
         self.assertIn(b"omnigate_spool_events 3.0\n", body)
         self.assertIn(b"omnigate_data_clients 2.0\n", body)
