@@ -29,6 +29,7 @@ from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeysFileError, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
+from omnigate.control.openapi import OpenApi
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
@@ -159,14 +160,17 @@ def makeService(options: Options) -> Service:
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
     health = Health(lambda: ledger.trouble)
+    openapi = OpenApi()
     routes = Routes(
         *health.endpoints(),
+        *openapi.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
             book, watch, ledger, config_file, audit, reports, lambda: pause(reactor)
         ).endpoints(),
         *MetricsApi(metrics, metrics_writer).endpoints(),
     )
+    openapi.describe(routes.endpoints)
     parts = ControlParts(
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         factory=ControlFactory(Gate(routes, credentials, reactor, time.time)),

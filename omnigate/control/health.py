@@ -6,9 +6,14 @@ The reasons are fixed words: who may ask without a credential learns no host, pa
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.schemas import Schema, one_of, record
 from omnigate.errors import GatewayError
+
+ALIVE: Final[Schema] = record({"status": one_of("ok")})
+READY: Final[Schema] = record({"status": one_of("ready")})
 
 LOADING = "the ledger is being loaded"
 STOPPING = "stopping"
@@ -29,9 +34,19 @@ class Health:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
         return (
-            Endpoint("GET", "/healthz", self.alive),
-            Endpoint("GET", "/livez", self.alive),
-            Endpoint("GET", "/readyz", self.ready),
+            Endpoint(
+                "GET", "/healthz", self.alive, summary="Tell that the process runs", answer=ALIVE
+            ),
+            Endpoint(
+                "GET", "/livez", self.alive, summary="Tell that the process runs", answer=ALIVE
+            ),
+            Endpoint(
+                "GET",
+                "/readyz",
+                self.ready,
+                summary="Tell whether it can do its work",
+                answer=READY,
+            ),
         )
 
     async def alive(self, call: Call) -> Answer:

@@ -16,7 +16,7 @@ import attrs
 
 from omnigate.control.auth import ADMIN, INTERNAL, OPEN
 from omnigate.control.parameters import Parameter
-from omnigate.control.schemas import Schema
+from omnigate.control.schemas import NAME, Schema
 from omnigate.errors import GatewayError
 
 #: The longest path and query that mean anything here stay under a tenth of this.
@@ -101,6 +101,7 @@ class Endpoint:
     :ivar status: the status of an answer.
     :ivar other_types: content types that it answers beside JSON.
     :ivar refusals: codes of refusals that not every endpoint has.
+    :ivar segment: what the open segment of its pattern must be like.
     :ivar scope: what a credential must allow: :data:`READ` or :data:`WRITE`.
     """
 
@@ -115,6 +116,7 @@ class Endpoint:
     status: int = attrs.field(default=200, kw_only=True)
     other_types: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     refusals: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    segment: Schema = attrs.field(default=NAME, kw_only=True, eq=False)
     scope: str = attrs.field(default=attrs.Factory(_scope_of, takes_self=True), kw_only=True)
 
     @property

@@ -28,11 +28,16 @@ ANYTHING: Final[Schema] = {"type": "object"}
 
 
 def record(
-    members: Mapping[str, Schema], *, optional: Collection[str] = (), title: str = ""
+    members: Mapping[str, Schema],
+    *,
+    optional: Collection[str] = (),
+    more: bool = False,
+    title: str = "",
 ) -> Schema:
-    """Return the schema of an object with these members and no other.
+    """Return the schema of an object with these members.
 
     :param optional: members that may be left out.
+    :param more: whether there may be others.
     :param title: the name under which others refer to it.
     """
     schema: dict[str, Any] = {"title": title} if title else {}
@@ -40,7 +45,7 @@ def record(
     required = [name for name in members if name not in optional]
     if required:
         schema["required"] = required
-    return {**schema, "additionalProperties": False}
+    return {**schema, "additionalProperties": more}
 
 
 def rows(of: Schema) -> Schema:

@@ -16,10 +16,10 @@ from omnigate.control.parameters import Parameter, read_whole, whole
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
-    ANYTHING,
     COUNT,
     DAY,
     DOLLARS,
+    FLAG,
     TEXT,
     TIME,
     Schema,
@@ -77,7 +77,43 @@ USAGE: Final[Schema] = record(
     },
     title="Usage",
 )
-REQUESTS: Final[Schema] = record({"requests": rows(ANYTHING)})
+_ATTEMPT: Final = {
+    "upstream": TEXT,
+    "model": TEXT,
+    "outcome": TEXT,
+    "status": or_null(COUNT),
+    "duration_ms": COUNT,
+}
+
+#: As the ledger keeps it; of an event that a later version recorded there may be more.
+EVENT: Final[Schema] = record(
+    {
+        "id": TEXT,
+        "key": or_null(TEXT),
+        "key_sha256": TEXT,
+        "route_model": TEXT,
+        "upstream": or_null(TEXT),
+        "target_model": or_null(TEXT),
+        "endpoint": TEXT,
+        "stream": FLAG,
+        "status": COUNT,
+        "input_tokens": COUNT,
+        "cached_input_tokens": COUNT,
+        "cache_write_input_tokens": COUNT,
+        "output_tokens": COUNT,
+        "estimated": FLAG,
+        "cached": FLAG,
+        "cost_usd": DOLLARS,
+        "attempts": rows(record(_ATTEMPT, more=True, title="Attempt")),
+        "latency_ms": COUNT,
+        "ts_ms": COUNT,
+        "ts": TIME,
+        "received_at": TIME,
+    },
+    more=True,
+    title="UsageEvent",
+)
+REQUESTS: Final[Schema] = record({"requests": rows(EVENT)})
 REFUSALS: Final[Schema] = record(
     {
         "since": TIME,

@@ -79,7 +79,8 @@ class Conversation:
             self.clock.seconds,
             lambda audience, reason: self.refusals.append((audience, reason)),
         )
-        gate = Gate(Routes(*endpoints), self.credentials, self.clock, self.clock.seconds)
+        self.routes = Routes(*endpoints)
+        gate = Gate(self.routes, self.credentials, self.clock, self.clock.seconds)
         self.factory = ControlFactory(gate)
 
     def connect(self) -> tuple[Any, Wire]:

@@ -18,6 +18,7 @@ from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
+from omnigate.control.openapi import OpenApi, document
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
 from omnigate.events import UsageEvent
@@ -25,6 +26,7 @@ from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.conversation import ADMIN, INTERNAL, Conversation, Reply
+from tests.control.described import Described
 
 #: 2026-11-29T20:00:00Z, in seconds.
 START = 1_795_982_400
@@ -136,7 +138,9 @@ class Plane:
             self.pause,
         )
         self.health = Health(lambda: self.ledger.trouble)
+        openapi = OpenApi()
         self.talk = Conversation(
+            *openapi.endpoints(),
             *self.health.endpoints(),
             *InternalApi(
                 self.snapshots, self.ledger, self.reports, self.metrics, self.clock.seconds
@@ -153,6 +157,8 @@ class Plane:
             *MetricsApi(self.metrics, self.scrape_writer).endpoints(),
             clock=self.clock,
         )
+        openapi.describe(self.talk.routes.endpoints)
+        self.described = Described(document(self.talk.routes.endpoints))
         if open_ledger:
             self.open_ledger()
 
@@ -184,9 +190,11 @@ class Plane:
         Deferred.fromCoroutine(self.audit.close())
 
     def admin(self, method: str, target: str, body: bytes | None = None, accept: str = "") -> Reply:
-        """Ask as an operator."""
+        """Ask as an operator; the answer is held against the OpenAPI document."""
         headers = ADMIN + (((b"accept", accept.encode()),) if accept else ())
-        return self.talk.ask(method, target, headers, body)
+        reply = self.talk.ask(method, target, headers, body)
+        self.described.check(method, target, reply)
+        return reply
 
     def scrape(self) -> bytes:
         """The metrics as plain text."""

@@ -76,3 +76,22 @@ class RoutesTests(SynchronousTestCase):
         error = self.assertRaises(GatewayError, routes.find, "PUT", "/admin/keys/app")
         self.assertEqual(error.headers, ((b"allow", b"GET, HEAD"),))
         self.assertRaises(GatewayError, routes.find, "GET", "/admin/keys")
+
+    def test_a_segment_in_the_middle(self) -> None:
+        """The open segment may stand anywhere but first; names that a path has win."""
+        one = Endpoint("GET", "/admin/keys/{name}", _nothing)
+        two = Endpoint("POST", "/admin/keys/{name}/rotate", _nothing)
+        three = Endpoint("GET", "/admin/config/history/{id}", _nothing)
+        routes = Routes(one, two, three)
+        for method, path, found in (
+            ("GET", "/admin/keys/rotate", (one, "rotate")),
+            ("POST", "/admin/keys/a/rotate", (two, "a")),
+            ("POST", "/admin/keys/rotate/rotate", (two, "rotate")),
+            ("GET", "/admin/config/history/7", (three, "7")),
+        ):
+            self.assertEqual(routes.find(method, path), found)
+        for path in ("/admin/keys/a/b", "/admin/a/b/rotate", "/a" * 1000, "/{}/keys", "/admin/{}"):
+            error = self.assertRaises(GatewayError, routes.find, "GET", path)
+            self.assertEqual(error.kind.code, "not_found", path)
+        error = self.assertRaises(GatewayError, routes.find, "GET", "/admin/keys/a/rotate")
+        self.assertEqual(error.headers, ((b"allow", b"POST"),))
