@@ -27,6 +27,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 
 import omnigate
+from omnigate.tls_endpoint import CertificateError
 
 CLEAN: Final = 0
 START_FAILED: Final = 1
@@ -112,6 +113,8 @@ def endpoint_of(program: str, reactor: Any, listen: str, where: str) -> IStreamS
     """
     try:
         endpoint: IStreamServerEndpoint = serverFromString(reactor, listen)
+    except CertificateError as error:
+        refuse_start(program, [f"{where}: {error}"])
     except Exception as error:
         # The parsers of endpoint strings raise whatever their plugins do.
         reason = _endpoint_fault(listen, error)
@@ -121,7 +124,7 @@ def endpoint_of(program: str, reactor: Any, listen: str, where: str) -> IStreamS
 
 def _endpoint_fault(listen: str, error: Exception) -> str:
     """Put into words what the parser of an endpoint string could not use."""
-    if listen.startswith("systemd:") and isinstance(error, LookupError):
+    if listen.startswith(("systemd:", "https:systemd:")) and isinstance(error, LookupError):
         return (
             "systemd has handed over no such socket; start the .socket unit, or give a port, "
             "such as tcp:8080"

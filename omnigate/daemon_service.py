@@ -40,6 +40,28 @@ class Ending(Protocol):
         """End a start that cannot go on."""
 
 
+class Certificate(Protocol):
+    """What a port serves TLS with, as :class:`omnigate.certificate_files.CertificateFiles`.
+
+    :ivar failures: how often there was something new that could not be served.
+    """
+
+    failures: int
+
+    @property
+    def expires_at(self) -> int:
+        """Until when it is valid, in seconds since 1970."""
+
+    def start(self) -> None:
+        """Look from now on whether there is a new one."""
+
+    def stop(self) -> None:
+        """Look no more."""
+
+    def reread(self) -> None:
+        """Put in force what there is now."""
+
+
 class Listener:
     """One port that is listened on for as long as the daemon runs.
 
@@ -56,6 +78,8 @@ class Listener:
         self._factory = factory
         self._fault = fault
         self._port: IListeningPort | None = None
+        #: What it serves TLS with, where that can be renewed.
+        self.certificate: Certificate | None = getattr(endpoint, "certificate", None)
 
     def open(self, ending: Ending) -> None:
         """Listen, or end the start with a line that says why not."""
@@ -77,6 +101,13 @@ class Listener:
 
     def _listening(self, port: IListeningPort) -> None:
         self._port = port
+        if self.certificate is not None:
+            self.certificate.start()
+
+    def reread(self) -> None:
+        """Read the certificate again, as SIGHUP asks for; without TLS there is none."""
+        if self.certificate is not None:
+            self.certificate.reread()
 
     def lend(self) -> int | None:
         """Accept nothing here, and return the socket's descriptor, for other processes to accept.
@@ -89,6 +120,7 @@ class Listener:
         if port is None or not hasattr(port, "fileno") or not hasattr(port, "stopReading"):
             return None
         port.stopReading()
+        self._look_no_more()
         # Twisted's ports shut down a socket that they have made, which ends it for everybody.
         port._shouldShutdown = False
         descriptor: int = port.fileno()
@@ -96,8 +128,13 @@ class Listener:
 
     async def close(self) -> None:
         """Take no more connections."""
+        self._look_no_more()
         if self._port is not None:
             await maybeDeferred(self._port.stopListening)
+
+    def _look_no_more(self) -> None:
+        if self.certificate is not None:
+            self.certificate.stop()
 
     @property
     def address(self) -> str:

@@ -95,7 +95,11 @@ def _endpoint(text: str) -> str:
         )
     kind, _, rest = text.partition(":")
     port = rest.partition(":")[0].removeprefix("port=")
-    if kind in ("tcp", "tcp6", "ssl") and not (_DIGITS.fullmatch(port) and int(port) < 65536):
+    if kind == "https" and port == "systemd":
+        return text
+    if kind in ("tcp", "tcp6", "ssl", "https") and not (
+        _DIGITS.fullmatch(port) and int(port) < 65536
+    ):
         raise BadValueError(f"has no port from 0 to 65535; write it like {kind}:8080")
     return text
 

@@ -120,7 +120,8 @@ class ControlService(DaemonService):
     # -- while it runs ------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """Read the config file again, as SIGHUP asks for."""
+        """Read the config file and the certificate again, as SIGHUP asks for."""
+        self.listener.reread()
         self._parts.config_file.reload()
         faults = len(self._parts.config_file.faults)
         words = f"config file has {faults} faults, the last good one is in force" if faults else ""

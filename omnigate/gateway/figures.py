@@ -170,6 +170,18 @@ INSTALLED: Final = Family(
     "When the config in force was put in force; 0 before.",
 )
 
+#: Only where the port has TLS by ``https:``. Each worker reads the files by itself.
+CERTIFICATE_EXPIRY: Final = Family(
+    "omnigate_data_certificate_expiry_timestamp_seconds",
+    "smallest",
+    "Until when the certificate in force is valid.",
+)
+CERTIFICATE_FAILURES: Final = Family(
+    "omnigate_data_tls_reload_failures_total",
+    "counter",
+    "New certificates that could not be served; the one in force stayed.",
+)
+
 #: Where there are workers: what the parent knows of them.
 WORKERS: Final = Family("omnigate_data_workers", "sum", "Workers that serve requests.")
 RESTARTS: Final = Family(
@@ -222,6 +234,8 @@ FAMILIES: Final = (
     POLL_FAILURES,
     POLLED,
     INSTALLED,
+    CERTIFICATE_EXPIRY,
+    CERTIFICATE_FAILURES,
     WORKERS,
     RESTARTS,
     COLLECTED,

@@ -52,6 +52,7 @@ class PlaneFigures:
         yield from self._upstreams()
         yield from self._usage()
         yield from self._config()
+        yield from self._certificate()
 
     def _requests(self) -> Iterator[Part]:
         tally = self._parts.plane.books.tally
@@ -139,6 +140,13 @@ class PlaneFigures:
         yield _one(figures.POLL_FAILURES, pull.failures)
         yield _one(figures.POLLED, 0.0 if polled is None else plane.wall() - ago)
         yield _one(figures.INSTALLED, plane.installed_at or 0.0)
+
+    def _certificate(self) -> Iterator[Part]:
+        served = self._parts.certificate
+        expiry = [] if served is None else [((), served.expires_at)]
+        failures = [] if served is None else [((), served.failures)]
+        yield from parts_of(figures.CERTIFICATE_EXPIRY, expiry)
+        yield from parts_of(figures.CERTIFICATE_FAILURES, failures)
 
 
 def collector_parts() -> Iterator[Part]:

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 import omnigate
 from omnigate import systemd_notify
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
-from omnigate.daemon_service import DaemonService, Ending, Listener
+from omnigate.daemon_service import Certificate, DaemonService, Ending, Listener
 from omnigate.errors import GatewayError, openai_envelope
 from omnigate.files import IWriter
 from omnigate.gateway.access_log import AccessLog
@@ -69,6 +69,11 @@ class DataParts:
     left: LeftSpools | None = None
     teller: FigureTeller | None = None
     pull: ConfigPull | None = None
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the port serves TLS with, where that can be renewed."""
+        return getattr(self.endpoint, "certificate", None)
 
 
 class DataService(DaemonService):
@@ -165,8 +170,9 @@ class DataService(DaemonService):
     # -- while it runs
 
     def reopen(self) -> None:
-        """Take up files that were replaced, as SIGHUP asks for: the access log, authorities."""
+        """Take up files that were replaced, as SIGHUP asks for: log, certificate, authorities."""
         self.parts.access_log.reopen()
+        self.listener.reread()
         forget_tls_contexts()
 
     def install(self, snapshot: Snapshot) -> None:

@@ -48,6 +48,7 @@ from omnigate.protocols.worker_channel import (
 )
 from omnigate.settings import DataSettings
 from omnigate.systemd_notify import READY
+from omnigate.tls_endpoint import inherited
 from omnigate.workers.seat import WorkerSeat, seat_fault
 
 _STATUS = "STATUS="
@@ -146,7 +147,7 @@ def endpoint_text(listen: str) -> str:
 
     What systemd handed over is a socket like any other by now, and is not found under its name.
     """
-    return _FROM_SYSTEMD.sub(r"\1tcp:0", listen)
+    return _FROM_SYSTEMD.sub(r"\1tcp:0", inherited(listen))
 
 
 def own_files(settings: DataSettings, seat: WorkerSeat) -> DataSettings:

@@ -36,6 +36,7 @@ class Parts:
     pull: Figures = attrs.Factory(Figures)
     access_log: Figures = attrs.Factory(Figures)
     left: Figures | None = None
+    certificate: Figures | None = None
 
 
 def figures_of(memory: MemoryDataPlane, parts: Parts | None = None) -> PlaneFigures:

@@ -1,7 +1,9 @@
-"""Tells ``twistd`` of the two daemons: ``twistd omnigate-data`` and ``twistd omnigate-control``."""
+"""Tells ``twistd`` of the two daemons, of our reactor and of the endpoint string ``https:``."""
 
 from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker
+
+from omnigate.tls_endpoint import TlsServerParser
 
 omnigate_data = ServiceMaker(
     "omnigate data plane",
@@ -22,3 +24,5 @@ omnigate_reactor = Reactor(
     "omnigate.protocols.lean_reactor",
     "epoll with fewer steps between the kernel and a protocol; for omnigate-data.",
 )
+
+omnigate_https = TlsServerParser()
