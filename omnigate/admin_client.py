@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from omnigate.settings import SettingsError, provider_key
-from omnigate.text import one_line
+from omnigate.text import REDACTED, one_line
 
 DEFAULT_URL = "http://127.0.0.1:8081"
 # Of each wait for the control plane, which answers in milliseconds, or seconds on a loaded machine.
@@ -20,6 +21,9 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 _JSON = "application/json"
 _KINDS = {_JSON: "JSON", "text/csv": "CSV", "text/plain": "plain text"}
+
+# Name and password of an address. Up to the last @, since a password may hold what it must not.
+_USERINFO = re.compile(r"^(\w+://)?.*@", re.DOTALL)
 
 # Money goes out as it was given, to the last digit.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -37,6 +41,7 @@ class AdminClient:
 
     def __init__(self, url: str, token: str) -> None:
         self._url = _judged(url)
+        self._shown = shown_url(url)
         self._token = token
 
     def call(self, method: str, path: str, body: object = None) -> Any:
@@ -79,7 +84,7 @@ class AdminClient:
     def _foreign(self, accept: str) -> AdminError:
         """The error for an answer that no control plane gives."""
         return AdminError(
-            f"{self._url.geturl()} answered something else than {_KINDS.get(accept, accept)}; "
+            f"{self._shown} answered something else than {_KINDS.get(accept, accept)}; "
             "is OMNIGATE_CONTROL_URL the address of the control plane?"
         )
 
@@ -97,7 +102,7 @@ class AdminClient:
         try:
             connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
         except http.client.InvalidURL:
-            raise _no_address(self._url.geturl()) from None
+            raise _no_address(self._shown) from None
         try:
             connection.request(method, self._url.path.rstrip("/") + path, content, headers)
             answer = connection.getresponse()
@@ -107,17 +112,17 @@ class AdminClient:
                 raise http.client.IncompleteRead(data, answer.length)
         except (UnicodeError, http.client.InvalidURL):
             # A name or a path that cannot be written on the wire.
-            raise _no_address(self._url.geturl()) from None
+            raise _no_address(self._shown) from None
         except (OSError, http.client.HTTPException) as error:
             reason = one_line(getattr(error, "strerror", None) or str(error) or repr(error), 200)
             raise AdminError(
-                f"cannot reach the control plane at {self._url.geturl()} ({reason}); "
+                f"cannot reach the control plane at {self._shown} ({reason}); "
                 "is it running, and is OMNIGATE_CONTROL_URL right?"
             ) from None
         finally:
             connection.close()
         if len(data) > MAX_ANSWER_BYTES:
-            raise AdminError(f"{self._url.geturl()} answered more than {MAX_ANSWER_BYTES} bytes")
+            raise AdminError(f"{self._shown} answered more than {MAX_ANSWER_BYTES} bytes")
         return answer, data
 
 
@@ -138,6 +143,11 @@ def client_from(environ: Mapping[str, str]) -> AdminClient:
     return AdminClient(environ.get("OMNIGATE_CONTROL_URL") or DEFAULT_URL, token)
 
 
+def shown_url(url: str) -> str:
+    """Return an address as a message may repeat it: one line, and no password in it."""
+    return one_line(_USERINFO.sub(rf"\g<1>{REDACTED}@", url), 200)
+
+
 def _judged(url: str) -> SplitResult:
     """The parts of a usable address."""
     try:
@@ -152,7 +162,7 @@ def _judged(url: str) -> SplitResult:
 
 def _no_address(url: str) -> AdminError:
     return AdminError(
-        f'OMNIGATE_CONTROL_URL: "{one_line(url, 100)}" is no address; write it like {DEFAULT_URL}'
+        f'OMNIGATE_CONTROL_URL: "{shown_url(url)}" is no address; write it like {DEFAULT_URL}'
     )
 
 

@@ -1,4 +1,4 @@
-"""The console script ``omnigate``: a demonstration, a check of the config, keys, usage, the ledger.
+"""The console script ``omnigate``: first steps, a look at both planes, keys, usage, the ledger.
 
 Exit statuses: 0 done, 1 it did not work (with one line on standard error that says why), 2 the
 arguments were wrong. ``check`` and ``ledger`` read files; ``keys`` and ``usage`` ask the admin API.
@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from omnigate.admin_client import DEFAULT_URL, AdminError
 from omnigate.commands.arguments import CommandError
 from omnigate.commands.check import add_check
+from omnigate.commands.doctor import add_doctor
+from omnigate.commands.init import add_init
 from omnigate.commands.keys import add_keys
 from omnigate.commands.ledger import add_ledger
 from omnigate.commands.usage import add_usage
@@ -23,6 +25,8 @@ _TEXT_CHARS = 4_000
 
 _EXAMPLES = """\
 examples:
+  omnigate init                        a config and secrets to start with, out of the environment
+  omnigate doctor --dir run            what is wrong with both planes, and what to do about it
   omnigate demo --once                 both planes, one answer, its bill, and an exit status
   omnigate check etc/omnigate.toml     every fault of a config file
   omnigate keys create app --rpm 600 --models 'fast,claude-*' \\
@@ -109,9 +113,11 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
+    add_init(commands)
     add_check(commands)
     add_keys(commands)
     add_usage(commands)
+    add_doctor(commands)
     add_ledger(commands)
     return top
 

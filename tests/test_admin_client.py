@@ -104,6 +104,23 @@ class AdminClientTests(AdminServerTestCase):
             self.assertEqual(foreign, "OMNIGATE_CONTROL_URL" in str(error))
             self.assertNotIn("\n", str(error))
 
+    def test_passwords_of_an_address(self) -> None:
+        """No message repeats one, however the address is written."""
+        for url in (
+            "http://user:p4ss@127.0.0.1:1",
+            "http://user:p4ss@@127.0.0.1:1/",
+            "http://user:p4/ss@127.0.0.1:1",
+            "ftp://user:p4ss@host",
+            "user:p4ss@host:80",
+            "http://user:p4ss@host:99999",
+            "http://a\n@b:p4ss@127.0.0.1:1",
+        ):
+            with self.assertRaises(AdminError) as raised:
+                AdminClient(url, TOKEN).call("GET", "/x")
+            error = raised.exception
+            self.assertNotIn("p4", str(error))
+            self.assertIn("[redacted]@", str(error))
+
     def test_something_else_than_json(self) -> None:
         """A page instead of JSON points at the address."""
         FakeAdmin.answers["/x"] = (200, b"<html>")

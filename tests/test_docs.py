@@ -42,6 +42,7 @@ DOCS = ROOT / "docs"
 PAGES = (
     "api.md",
     "configuration.md",
+    "command-line.md",
     "translation.md",
     "operations.md",
     "observe.md",

@@ -10,6 +10,9 @@ ASKS = (
     "see omnigate --help."
 )
 
+#: Where the units of systemd look for their files.
+SYSTEM_FOLDER = "/etc/omnigate"
+
 #: How a listing can be printed.
 SHAPES = ("table", "json", "csv")
 

@@ -74,7 +74,8 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="?",
         help="the active segment, such as /var/lib/omnigate/control/ledger.jsonl, or its folder; "
-        "what OMNIGATE_LEDGER or OMNIGATE_STATE_DIR say where it is left out",
+        "where it is left out, what OMNIGATE_LEDGER or OMNIGATE_STATE_DIR say, or else the one of "
+        "/var/lib/omnigate/control or /var/lib/omnigate",
     )
 
 

@@ -28,6 +28,14 @@ _FAULTS_TOLD = 20
 #: How long a control plane takes to write a snapshot, and a busy disk to sync it.
 _SETTLE_SECONDS = 2.0
 
+#: Where a ledger is looked for if nothing names one: that of the units, and that of a control plane
+#: that was started without OMNIGATE_STATE_DIR.
+SYSTEM_FOLDERS = ("/var/lib/omnigate/control", "/var/lib/omnigate")
+
+# What names one.
+_NAMING = ("OMNIGATE_LEDGER", "OMNIGATE_STATE_DIR", "STATE_DIRECTORY")
+_ACTIVE = "ledger.jsonl"
+
 #: Files that stand beside the active segment and are no segments.
 _BESIDE = re.compile(
     r"(.+)\.(?:snapshot(?:\.prev|\.tmp)?|ids\.[-\d]+(?:\.table)?)(?:\.damaged(?:\.\d)?)?", re.DOTALL
@@ -93,7 +101,8 @@ def run_export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         progress.clear()
     faults.tell_the_rest()
     events = counted(export.events, "event")
-    print(f"omnigate: {events} exported{_left_out(export)}", file=sys.stderr)
+    source = "" if options.path else f" out of {one_line(family.active, 200)}"
+    print(f"omnigate: {events} exported{source}{_left_out(export)}", file=sys.stderr)
     return 1 if export.faults else 0
 
 
@@ -152,9 +161,11 @@ def _family(path: str | None, environ: Mapping[str, str]) -> Family:
     :raises CommandError: there is nothing of it.
     """
     if path is None:
+        if not any(environ.get(name) for name in _NAMING):
+            return _family_of_the_units()
         path = ledger_path(environ)
     elif os.path.isdir(path):
-        path = os.path.join(path, "ledger.jsonl")
+        path = os.path.join(path, _ACTIVE)
     elif beside := _BESIDE.fullmatch(path):
         raise CommandError(
             f"{path}: this is made of the segments; name {beside[1]}.jsonl, the active one, or the "
@@ -162,18 +173,42 @@ def _family(path: str | None, environ: Mapping[str, str]) -> Family:
             status=2,
         )
     family = Family(os.path.abspath(path))
-    try:
-        found = family.found(list_names(family.folder))
-        there = [name for name in (family.active, family.snapshot, family.spare) if _is_file(name)]
-    except OSError as error:
-        raise CommandError(f"{family.folder}: {error.strerror}") from None
-    if not (there or found.sealed):
+    if not _is_there(family):
         raise CommandError(
             f"{path}: there is no ledger; name its active segment or its folder, or set "
             "OMNIGATE_LEDGER or OMNIGATE_STATE_DIR",
             status=2,
         )
     return family
+
+
+def _family_of_the_units() -> Family:
+    """Return the family of this machine's control plane, where nothing says where that is.
+
+    :raises CommandError: there is none, or more than one.
+    """
+    families = [Family(os.path.join(folder, _ACTIVE)) for folder in SYSTEM_FOLDERS]
+    there = [family for family in families if os.path.isdir(family.folder) and _is_there(family)]
+    if len(there) == 1:
+        return there[0]
+    raise CommandError(
+        f"there is {'more than one' if there else 'no'} ledger in {' and '.join(SYSTEM_FOLDERS)}; "
+        "name its active segment or its folder, or set OMNIGATE_LEDGER or OMNIGATE_STATE_DIR",
+        status=2,
+    )
+
+
+def _is_there(family: Family) -> bool:
+    """Whether any file of a ledger is there.
+
+    :raises CommandError: its folder cannot be read.
+    """
+    try:
+        found = family.found(list_names(family.folder))
+        there = [name for name in (family.active, family.snapshot, family.spare) if _is_file(name)]
+    except OSError as error:
+        raise CommandError(f"{family.folder}: {error.strerror}") from None
+    return bool(there or found.sealed)
 
 
 def _progress(family: Family, options: argparse.Namespace) -> Progress:

@@ -51,12 +51,17 @@ def print_listing(
         leaves out columns that nothing fills, CSV never does, so that its columns stay the same.
     """
     if shape == "json":
-        print(_encode({member: rows}).decode())
+        print_json({member: rows})
     elif shape == "csv":
         print_csv(rows, columns)
     else:
         told = [name for name in columns if any(row.get(name) is not None for row in rows)]
         print_table(rows, told or columns)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON, money to its last digit."""
+    print(_encode(value).decode())
 
 
 def print_csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:

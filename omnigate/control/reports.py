@@ -38,7 +38,7 @@ MAX_REPORTERS: Final = 1_024
 FIGURES_SECONDS: Final = 120.0
 
 #: Figures of which the largest tells something, and the sum does not; all others are added up.
-_LARGEST: Final = frozenset({"reactor_lag_seconds"})
+_LARGEST: Final = frozenset({"missing_credentials", "reactor_lag_seconds"})
 
 _FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 

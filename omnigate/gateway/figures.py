@@ -78,6 +78,11 @@ REPORTED: Final = {
         Family("omnigate_data_cache_answers", "sum", "Answers in the response cache."),
         Family("omnigate_data_cache_bytes", "sum", "What they take."),
         Family(
+            "omnigate_data_missing_credentials",
+            "largest",
+            "Upstreams of the config whose credential is not in the environment.",
+        ),
+        Family(
             "omnigate_data_reactor_lag_seconds",
             "largest",
             "The longest that the reactor was held in the last minute.",

@@ -113,6 +113,7 @@ class DataPlane:
         self.troubles = Troubles(clock)
         self.tables: Tables | None = None
         self.installed_at: float | None = None
+        self.missing_credentials = 0
         self.draining = False
         self.new_id = RequestIds().take
         # Nobody's word is asked for where nobody is trusted.
@@ -212,6 +213,9 @@ class DataPlane:
         self._limits.keep(tables.keys)
         self.installed_at = self.wall()
         self.troubles.keep(tables)
+        self.missing_credentials = sum(
+            upstream.missing is not None for upstream in tables.upstreams.values()
+        )
         for upstream in retired_upstreams(before, tables):
             upstream.pool.close()
 
@@ -225,6 +229,7 @@ class DataPlane:
             "abandoned_answers": len(self.abandoned),
             "cache_answers": len(self.cache),
             "cache_bytes": self.cache.bytes,
+            "missing_credentials": self.missing_credentials,
             "reactor_lag_seconds": round(self.lag.worst_seconds(), 6),
         }
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from omnigate import cli
+from omnigate.commands import ledger_files
 from omnigate.periods import DAY_MS
 from tests.ledger.test_export import DAY, LedgerFilesTestCase, line
 from tests.ledger.written_ledger import WrittenLedger
@@ -117,6 +118,22 @@ class ExportTests(LedgerCommandTestCase):
             ([], {"STATE_DIRECTORY": folder}),
         ):
             self.assertEqual(self.run_cli("export", *arguments, **environ)[:2], (0, line(1)))
+
+    def test_where_nothing_says_where_the_ledger_is(self) -> None:
+        """That of the units or that of a plain start, whichever is there, and it is named."""
+        self.write(1, line(1), active=True)
+        folder, path = self.family.folder, self.family.active
+        none = self.mktemp()
+        for folders in ((folder, none), (none, folder)):
+            self.patch(ledger_files, "SYSTEM_FOLDERS", folders)
+            status, out, err = self.run_cli("export")
+            self.assertEqual((status, out), (0, line(1)))
+            self.assertIn(f"1 event exported out of {path}", err)
+        for folders, words in (((folder, folder), "more than one"), ((none, none), "no")):
+            self.patch(ledger_files, "SYSTEM_FOLDERS", folders)
+            status, out, err = self.run_cli("export")
+            self.assertEqual((status, out), (2, b""))
+            self.assertIn(f"there is {words} ledger in {' and '.join(folders)}; name its", err)
 
     def test_wrong_arguments(self) -> None:
         """Status 2, and nothing is written."""

@@ -1,0 +1,301 @@
+"""The work of ``omnigate init``: what is found, the files, and what is told of them."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from omnigate.commands.arguments import SYSTEM_FOLDER, CommandError
+from omnigate.commands.first_config import config_text, env_text, models_of
+from omnigate.commands.providers import AskError, Found, find_upstreams
+from omnigate.config.schema import load_config
+from omnigate.control.key_secret import new_secret, sha256_hex
+from omnigate.files import PRIVATE_MODE, replace_file
+from omnigate.text import one_line
+
+_DEFAULT_FOLDER = "run"
+_TOKEN_BYTES = 32
+#: A server of one's own answers at once; one that does not is left out.
+ASK_SECONDS: Final = 3.0
+MAX_ASKED_BYTES: Final = 1024 * 1024
+#: What the planes listen on where nothing else is said.
+_PORTS = {"OMNIGATE_DATA_LISTEN": 8080, "OMNIGATE_CONTROL_LISTEN": 8081}
+_METRICS_PORT = 9464
+_KEPT_SUFFIX = ".old"
+
+
+@attrs.frozen
+class Secrets:
+    """What is made anew for each config."""
+
+    internal_token: str = attrs.field(repr=False)
+    admin_token: str = attrs.field(repr=False)
+    key: str = attrs.field(repr=False)
+
+
+def run_init(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Write the files and tell what to do next.
+
+    :raises CommandError: there are files already, or they cannot be written.
+    """
+    folder = Path(options.dir or (SYSTEM_FOLDER if options.systemd else _DEFAULT_FOLDER)).absolute()
+    new = Secrets(
+        internal_token=secrets.token_hex(_TOKEN_BYTES),
+        admin_token=secrets.token_hex(_TOKEN_BYTES),
+        key=new_secret(),
+    )
+    found, notes = find_upstreams(environ, ask_models)
+    files = texts(folder, found, new, systemd=options.systemd)
+    # What is written must start; a fault here is one of ours.
+    load_config(files["omnigate.toml"])
+    written = write_files(folder, files, force=options.force)
+    for path in written:
+        print(f"wrote {path}")
+    for note in notes:
+        print(f"omnigate: {note}", file=sys.stderr)
+    _tell_found(found, models_of(files["omnigate.toml"]))
+    _tell_secrets(new)
+    for port in _taken(environ):
+        print(f"\nSomething listens on port {port} already: {_ports_remedy(port, folder)}")
+    print("\nNext:\n")
+    for line in next_steps(folder, models_of(files["omnigate.toml"]), new.key, options.systemd):
+        print(f"    {line}" if line else "")
+    return 0
+
+
+# -- the files --------------------------------------------------------------------------------
+
+
+def texts(folder: Path, found: Sequence[Found], new: Secrets, *, systemd: bool) -> dict[str, str]:
+    """Return the text of each file, by its path within the folder.
+
+    :raises CommandError: a path or a credential cannot stand in an environment file.
+    """
+    internal = ("What data planes show the control plane.", "OMNIGATE_INTERNAL_TOKEN")
+    admin = ("What operators show the admin API.", "OMNIGATE_ADMIN_TOKEN")
+    control = [] if systemd else [
+        (internal[0], {internal[1]: new.internal_token}),
+        (admin[0], {admin[1]: new.admin_token}),
+        (
+            "The config, and the folder for the ledger and managed keys.",
+            {
+                "OMNIGATE_CONFIG": f"{folder}/omnigate.toml",
+                "OMNIGATE_STATE_DIR": f"{folder}/control",
+            },
+        ),
+    ]  # fmt: skip
+    if systemd and str(folder) != SYSTEM_FOLDER:
+        control.append(("The config.", {"OMNIGATE_CONFIG": f"{folder}/omnigate.toml"}))
+    data = [] if systemd else [
+        (internal[0], {internal[1]: new.internal_token}),
+        (
+            "The folder for usage that waits to be sent, and for a copy of the last config.",
+            {"OMNIGATE_STATE_DIR": f"{folder}/data"},
+        ),
+    ]  # fmt: skip
+    data.append(("Credentials of providers.", _credentials(found)))
+    data.append(
+        (
+            "Where GET /metrics is answered, on this machine alone; omnigate doctor asks there.",
+            {"OMNIGATE_DATA_METRICS_LISTEN": f"tcp:{_METRICS_PORT}:interface=127.0.0.1"},
+        )
+    )
+    try:
+        files = {
+            "omnigate.toml": config_text(found, sha256_hex(new.key)),
+            "control.env": env_text("control", control),
+            "data.env": env_text("data", data),
+        }
+    except ValueError as error:
+        raise CommandError(
+            f"{one_line(str(folder), 200)} holds a quote or a control character, or a credential "
+            "does, which no environment file can say; choose another folder with --dir, or put "
+            "the credential into a file that NAME_FILE names"
+        ) from error
+    if systemd:
+        files["credentials/omnigate_internal_token"] = f"{new.internal_token}\n"
+        files["credentials/omnigate_admin_token"] = f"{new.admin_token}\n"
+    return files
+
+
+def _credentials(found: Sequence[Found]) -> dict[str, str]:
+    """The variables of the data plane that hold credentials, or name files that do."""
+    lines: dict[str, str] = {}
+    for upstream in found:
+        if upstream.variable is not None and upstream.file is not None:
+            lines[f"{upstream.variable}_FILE"] = upstream.file
+        elif upstream.variable is not None:
+            lines[upstream.variable] = upstream.credential or ""
+    return lines
+
+
+def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
+    """Write them all, readable for nobody else; nothing where one of them is there already.
+
+    :raises CommandError: one is, or one cannot be written.
+    """
+    there = [name for name in files if os.path.lexists(folder / name)]
+    if there and not force:
+        raise CommandError(
+            f"{folder} has {', '.join(there)} already; nothing was written. Choose another folder "
+            f"with --dir, or give --force, which keeps each file as NAME{_KEPT_SUFFIX}"
+        )
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            spare = f"{path}{_KEPT_SUFFIX}" if name in there else None
+            replace_file(str(path), text.encode(), spare=spare)
+            os.chmod(path, PRIVATE_MODE)
+        except OSError as error:
+            raise CommandError(
+                f"{path}: {error.strerror or error}; choose a folder that you may write with --dir"
+            ) from None
+        written.append(path)
+    return written
+
+
+# -- what is told -----------------------------------------------------------------------------
+
+
+def _tell_found(found: Sequence[Found], models: Sequence[str]) -> None:
+    if not found:
+        print(
+            "\nNo credential of a provider is in the environment, so nothing is routed yet: the "
+            "config has a commented example.\nSet one, such as OPENAI_API_KEY or "
+            "ANTHROPIC_API_KEY, and run this again with --force; or edit the config."
+        )
+        return
+    print()
+    for upstream in found:
+        source = f"{upstream.variable}{'_FILE' if upstream.file else ''}"
+        source = source if upstream.variable else upstream.base_url
+        print(f"found {upstream.name} ({source})")
+    print(f"models: {', '.join(models)}")
+
+
+def _tell_secrets(new: Secrets) -> None:
+    print(
+        f"\nadmin token      {new.admin_token}\n"
+        f"internal token   {new.internal_token}\n"
+        f"application key  {new.key}\n\n"
+        "The key is shown this once; the config has its hash alone. The tokens stand in the files "
+        "for the planes."
+    )
+
+
+def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> list[str]:
+    """Return the commands that start what was written, in their order."""
+    omnigate = _program("omnigate")
+    check = f"{omnigate} doctor --dir {shlex.quote(str(folder))}"
+    ask = (
+        f"curl http://127.0.0.1:8080/v1/chat/completions -H 'authorization: Bearer {key}' "
+        f"""-d '{{"model": "{models[0] if models else "fast"}", """
+        """"messages": [{"role": "user", "content": "Hello"}]}\'"""
+    )
+    if systemd:
+        token = shlex.quote(f"{folder}/credentials/omnigate_admin_token")
+        return [
+            "systemd-sysusers && systemd-tmpfiles --create omnigate.conf",
+            "systemctl daemon-reload",
+            "systemctl enable --now omnigate-data.socket omnigate.target",
+            check,
+            *([ask] if models else []),
+            f"export OMNIGATE_ADMIN_TOKEN_FILE={token}",
+            f"{omnigate} usage --by model",
+        ]
+    twistd = f"{_program('twistd')} --nodaemon --pidfile= --reactor=omnigate"
+    control, data = (shlex.quote(f"{folder}/{plane}.env") for plane in ("control", "data"))
+    return [
+        "# each in a terminal of its own, until Ctrl-C:",
+        f"( set -a; . {control}; exec {twistd} omnigate-control )",
+        f"( set -a; . {data}; exec {twistd} omnigate-data )",
+        "",
+        "# and in a third one:",
+        check,
+        *([ask] if models else []),
+        f"set -a; . {control}; set +a",
+        f"{omnigate} usage --by model",
+        f"{omnigate} keys create another-app --budget-usd 20 --budget-period monthly",
+    ]
+
+
+def _program(name: str) -> str:
+    """A program of this installation, as a shell has to name it."""
+    beside = Path(sys.executable).with_name(name)
+    on_path = shutil.which(name)
+    if on_path is not None and Path(on_path).parent == beside.parent:
+        return name
+    return shlex.quote(str(beside)) if beside.exists() else name
+
+
+def _taken(environ: Mapping[str, str]) -> list[int]:
+    """The ports of the planes that something on this machine listens on."""
+    taken = []
+    for port in (*(port for name, port in _PORTS.items() if not environ.get(name)), _METRICS_PORT):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                taken.append(port)
+    return taken
+
+
+def _ports_remedy(port: int, folder: Path) -> str:
+    if port == _PORTS["OMNIGATE_DATA_LISTEN"]:
+        return f"write OMNIGATE_DATA_LISTEN=tcp:8082 into {folder}/data.env"
+    if port == _METRICS_PORT:
+        return f"change OMNIGATE_DATA_METRICS_LISTEN in {folder}/data.env"
+    return (
+        f"write OMNIGATE_CONTROL_LISTEN=tcp:8083:interface=127.0.0.1 into {folder}/control.env, "
+        f"and OMNIGATE_CONTROL_URL=http://127.0.0.1:8083 into both"
+    )
+
+
+# -- servers of one's own ---------------------------------------------------------------------
+
+
+def ask_models(base_url: str, protocol: str, secret: str | None) -> list[str]:
+    """Ask a server which models it has, as ``GET /v1/models`` tells it.
+
+    :raises AskError: it does not.
+    """
+    parts = urlsplit(base_url)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    headers = {"accept": "application/json"}
+    if secret and protocol == "anthropic":
+        headers |= {"x-api-key": secret, "anthropic-version": "2023-06-01"}
+    elif secret:
+        headers["authorization"] = f"Bearer {secret}"
+    connection = kind(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
+    try:
+        connection.request("GET", f"{parts.path}/models", headers=headers)
+        answer = connection.getresponse()
+        text = answer.read(MAX_ASKED_BYTES)
+        if answer.status != 200:
+            raise AskError(f"{base_url}/models answers {answer.status}")
+        rows = json.loads(text)["data"]
+        return [row["id"] for row in rows if isinstance(row["id"], str)]
+    except (OSError, http.client.HTTPException) as error:
+        reason = one_line(getattr(error, "strerror", None) or str(error) or repr(error), 200)
+        raise AskError(f"{base_url} cannot be asked for its models ({reason})") from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise AskError(f"{base_url}/models answers something else than a list of models") from None
+    finally:
+        connection.close()
