@@ -8,6 +8,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from omnigate.open_files import needed_files
+
 UNITS = Path(__file__).parent.parent / "systemd"
 SERVICES = ("omnigate-data.service", "omnigate-control.service")
 # Tenths: an exposure of 2.0 and more is a failure.
@@ -56,6 +58,29 @@ class UnitTests(SynchronousTestCase):
                 f"--threshold={EXPOSURE_THRESHOLD}",
                 str(self.folder / name),
             )
+
+    def test_drop_ins(self) -> None:
+        """Each drop-in is as well formed as what it is for, and no more exposed."""
+        for path in sorted((UNITS / "drop-ins").glob("*.conf")):
+            for_what = re.search(r"For (omnigate-data\.(?:service|socket))\.d", path.read_text())
+            assert for_what is not None, path
+            place = self.folder / f"{for_what[1]}.d"
+            place.mkdir()
+            (place / path.name).write_text(path.read_text())
+            units = [path for path in sorted(self.folder.iterdir()) if path.is_file()]
+            self.analyze("verify", *(str(unit) for unit in units))
+            shutil.rmtree(place)
+
+    def test_both_are_reloaded_and_watched(self) -> None:
+        """SIGHUP reads files anew, a loop that stands still is noticed, and files are enough."""
+        for name in SERVICES:
+            text = (UNITS / name).read_text()
+            self.assertIn("\nExecReload=/bin/kill -HUP $MAINPID\n", text)
+            self.assertIn("\nType=notify\n", text)
+            self.assertRegex(text, r"\nWatchdogSec=[0-9]+\n")
+            limit = re.search(r"\nLimitNOFILE=([0-9]+)\n", text)
+            assert limit is not None
+            self.assertGreaterEqual(int(limit[1]), needed_files(10_000))
 
     def test_tls_stays_possible(self) -> None:
         """MemoryDenyWriteExecute= would break the TLS callbacks."""

@@ -10,11 +10,31 @@ from pathlib import Path
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from omnigate import __version__
 from omnigate.demo_children import python_environ
 from tests.process.daemons import ROOT
 
 #: A build in an environment of its own downloads its tools first.
 SECONDS = 180
+
+#: What an operator copies out of an installation, as the page on operations has it.
+SHARED = (
+    "etc/control.env",
+    "etc/data.env",
+    "etc/omnigate.toml",
+    "logrotate/omnigate",
+    "systemd/omnigate-control.service",
+    "systemd/omnigate-data.service",
+    "systemd/omnigate-data.socket",
+    "systemd/omnigate.target",
+    "systemd/drop-ins/access-log.conf",
+    "systemd/drop-ins/port-443.conf",
+    "systemd/drop-ins/provider-keys.conf",
+    "systemd/drop-ins/tls-credentials.conf",
+    "systemd/drop-ins/tls.conf",
+    "sysusers.d/omnigate.conf",
+    "tmpfiles.d/omnigate.conf",
+)
 
 #: Why no wheel can be built on a machine, as pip says it.
 _NO_BUILD = (
@@ -60,7 +80,7 @@ class WheelTests(SynchronousTestCase):
         source.mkdir()
         for part in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
             (source / part).write_bytes((ROOT / part).read_bytes())
-        for part in ("omnigate", "twisted"):
+        for part in ("omnigate", "twisted", "etc", "systemd"):
             (source / part).symlink_to(ROOT / part)
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "."]
         said = ""
@@ -100,6 +120,7 @@ class WheelTests(SynchronousTestCase):
             "omnigate/config/prices.toml",
             "omnigate/config/models.toml",
             "omnigate/py.typed",
+            *(f"omnigate-{__version__}.data/data/share/omnigate/{path}" for path in SHARED),
         ):
             self.assertIn(name, names)
         # An __init__ would hide Twisted's own plugins; tests and benchmark stay in the checkout.
