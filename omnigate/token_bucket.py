@@ -88,10 +88,9 @@ class AmountBucket:
     nothing were reserved, and what all reservations come to, in whole nanoseconds of the time that
     it takes to bring them, so that they add up to zero again exactly.
 
-    :ivar held: what is reserved, in nanoseconds.
     """
 
-    __slots__ = ("_full_at", "held", "rate")
+    __slots__ = ("_full_at", "_held", "rate")
 
     def __init__(self, rate: int) -> None:
         """Make a full bucket.
@@ -99,8 +98,13 @@ class AmountBucket:
         :param rate: units a minute, at least 1.
         """
         self._full_at = float("-inf")
-        self.held = 0
+        self._held = 0
         self.rate = rate
+
+    @property
+    def held(self) -> int:
+        """What is reserved, in nanoseconds."""
+        return self._held
 
     def need(self, amount: int) -> int:
         """What has to be reserved for so many units, in nanoseconds: the whole bucket at most."""
@@ -122,7 +126,7 @@ class AmountBucket:
         wait = full_at + need * NANOSECOND - now - WINDOW_SECONDS
         if wait > SLACK_SECONDS:
             return wait
-        self.held += need
+        self._held += need
         return 0.0
 
     def settle(self, need: int, amount: int, now: float) -> None:
@@ -132,12 +136,12 @@ class AmountBucket:
         :param amount: in units.
         """
         most = now + MOST_AHEAD_SECONDS - self._filled(now) + need * NANOSECOND
-        self.held -= need
+        self._held -= need
         self._full_at += max(0.0, min(amount * WINDOW_SECONDS / self.rate, most))
 
     def _filled(self, now: float) -> float:
         """The instant at which it will be full, with all that is reserved."""
-        reserved = self.held * NANOSECOND
+        reserved = self._held * NANOSECOND
         if self._full_at + reserved < now:
             self._full_at = now - reserved
         return self._full_at + reserved

@@ -17,10 +17,11 @@ from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
 from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
+from omnigate.events import TokenCounts
 from omnigate.gateway import reads, repeats, settle
-from omnigate.gateway.admission import Ticket
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import id_lines
+from omnigate.gateway.key_rules import Place, TokenPlace, place_with_tokens, total_of
 from omnigate.gateway.tables import Key, Tables
 from omnigate.gateway.tables import Target as RouteTarget
 from omnigate.protocols.response import Response
@@ -91,7 +92,7 @@ class Exchange:
         self.body = b""
         self.scan: BodyScan | None = None
         self.route_model = ""
-        self._ticket: Ticket | None = None
+        self._ticket: Place | None = None
         self._scanner: BodyScanner | None = None
         self._arriving: Gathered | None = None
         self._forwarding: Forwarding | None = None
@@ -174,6 +175,8 @@ class Exchange:
                 "budget_exceeded",
                 "this key has used up its budget for the period; ask the operator to raise it",
             )
+        if key.rules is not None:
+            key.rules.check_endpoint(endpoint.kind)
         length = self.head.content_length
         too_large = length > plane.max_body_bytes
         # What is too large is never read and takes no memory; were it counted, its client would be
@@ -240,7 +243,16 @@ class Exchange:
             key = tables.keys.get(digest)
             if key is not None:
                 self.key = key
+                rules = key.rules
+                if rules is not None:
+                    if not rules.alive(self.plane.wall()):
+                        # The other credential may be better; if not, the log knows whose it was.
+                        continue
+                    rules.check_address(self.peer)
                 return key
+        ended = self.key
+        if ended is not None and ended.rules is not None:
+            raise GatewayError("invalid_api_key", ended.rules.ended(), headers=_CHALLENGE)
         if not digests:
             raise GatewayError(
                 "invalid_api_key",
@@ -286,6 +298,12 @@ class Exchange:
         if route.cache_ttl_s and repeats.answer(self, route):
             return
         plane = self.plane
+        rules = key.rules
+        if rules is not None and rules.tokens is not None and endpoint.metered:
+            assert self._ticket is not None
+            self._ticket = place_with_tokens(
+                self._ticket, rules.tokens, self.body, plane.clock.seconds
+            )
         turn = route.turn
         route.turn = turn + 1
         if len(targets) > 1:
@@ -333,6 +351,12 @@ class Exchange:
     def settled(self) -> bool:
         """Whether the exchange has been accounted for."""
         return self._settled
+
+    def used(self, counts: TokenCounts) -> None:
+        """Note what the exchange came to, for the tokens that are reserved for it."""
+        place = self._ticket
+        if isinstance(place, TokenPlace):
+            place.used = total_of(counts)
 
     def end(self) -> bool:
         """Give back what the exchange holds; ``False`` where it has ended before.

@@ -210,7 +210,7 @@ class DataPlane:
         before = self.tables
         now = self.clock.seconds()
         tables = self.tables = compile_tables(snapshot, before, open_upstream, now, self._limits)
-        self._limits.keep(tables.keys)
+        self._limits.keep(tables.identities)
         self.installed_at = self.wall()
         self.troubles.keep(tables)
         self.missing_credentials = sum(

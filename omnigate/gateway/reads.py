@@ -14,6 +14,7 @@ from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
 from omnigate.gateway import settle
 from omnigate.gateway.headers import id_lines
+from omnigate.gateway.key_rules import MODELS as MODEL_LIST
 from omnigate.text import quoted
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def answer(exchange: Exchange) -> None:
     if path == MODELS or exchange.target.model_id is not None:
         if not reading:
             raise _wrong_method(method, "GET, HEAD")
+        if key.rules is not None:
+            key.rules.check_endpoint(MODEL_LIST)
         assert exchange.tables is not None
         tables = exchange.tables
         wanted = exchange.target.model_id

@@ -183,7 +183,7 @@ class DataService(DaemonService):
         self.log.info(
             "config {version} in force: {keys} keys, {upstreams} upstreams, {routes} models",
             version=tables.version[:12],
-            keys=len(tables.keys),
+            keys=len(tables.identities),
             upstreams=len(tables.upstreams),
             routes=len(tables.routes),
         )
@@ -195,7 +195,7 @@ class DataService(DaemonService):
                     name=name,
                     variable=upstream.missing,
                 )
-        self.notify(f"STATUS={len(tables.keys)} keys, {len(tables.routes)} models in force")
+        self.notify(f"STATUS={len(tables.identities)} keys, {len(tables.routes)} models in force")
 
     def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
         address = parse_address(config.base_url, config.proxy, config.ca_file)

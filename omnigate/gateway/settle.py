@@ -88,13 +88,17 @@ def usage(
     :param started_at: when work on it began, by the clock.
     :param first_at: when the first byte of its answer was passed on, where it was relayed.
     """
+    key = exchange.key
+    assert key is not None
+    if key.rules is not None:
+        exchange.used(counts)
     if not exchange.end():
         return
     plane = exchange.plane
     now = plane.clock.seconds()
     ts_ms = int(plane.wall() * 1000)
-    scan, key, endpoint = exchange.scan, exchange.key, exchange.endpoint
-    assert scan is not None and key is not None and endpoint is not None
+    scan, endpoint = exchange.scan, exchange.endpoint
+    assert scan is not None and endpoint is not None
     upstream = model = None
     if target is not None:
         upstream, model = target.upstream_name, target.model

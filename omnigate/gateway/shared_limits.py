@@ -27,13 +27,24 @@ from omnigate.gateway.shared_uses import (
     PLANE_PARSE_MEMORY,
     RATE_BASE,
     RATE_TAKEN,
+    TOKENS_BASE,
+    TOKENS_HELD,
+    TOKENS_TAKEN,
     Row,
     SharedUses,
     own_row,
 )
 from omnigate.gateway.tables import KeyLimits
 from omnigate.protocols.client import ClientConnection, ClientFactory, Plane
-from omnigate.token_bucket import SLACK_SECONDS, WINDOW_SECONDS, TokenBucket
+from omnigate.token_bucket import (
+    MOST_AHEAD_SECONDS,
+    NANOSECOND,
+    SLACK_SECONDS,
+    WINDOW_NS,
+    WINDOW_SECONDS,
+    AmountBucket,
+    TokenBucket,
+)
 
 #: A worker may stand still after it has looked at the clock, while others take tokens: up to here
 #: this is no clock that went back. Beyond, the next look at the clock has to say the same.
@@ -50,16 +61,18 @@ class SharedKeyUse(KeyUse):
 
     :ivar index: which slots are this worker's.
     :ivar alone: whether nobody else counts in its row.
+    :ivar held: what this worker has reserved of the key's tokens, in nanoseconds.
     :ivar weight: how often what the row holds is counted: once, or as often as there are workers.
     :ivar in_flights: the slots of requests in flight.
     :ivar memories: the slots of memory for bodies.
     """
 
-    __slots__ = ("alone", "in_flights", "index", "memories", "row", "weight")
+    __slots__ = ("alone", "held", "in_flights", "index", "memories", "row", "weight")
 
     def __init__(self, index: int, row: Row, alone: bool) -> None:
         super().__init__()
         self.index = index
+        self.held = 0
         self.move(row, alone)
 
     def move(self, row: Row, alone: bool) -> None:
@@ -76,11 +89,12 @@ class SharedKeyUse(KeyUse):
             self.in_flights[self.index] = self.in_flight
             self.memories[self.index] = self.memory_bytes
             row.ints(PARSE_MEMORY)[self.index] = self.parse_bytes
+            row.ints(TOKENS_HELD)[self.index] = self.held
 
     @property
     def idle(self) -> bool:
         """Whether this worker holds nothing of the key's."""
-        return not (self.in_flight or self.memory_bytes or self.parse_bytes)
+        return not (self.in_flight or self.memory_bytes or self.parse_bytes or self.held)
 
 
 class SharedTicket(Ticket):
@@ -261,6 +275,78 @@ class SharedBucket(TokenBucket):
             self._set_rate(rpm)
 
 
+class SharedAmountBucket(AmountBucket):
+    """A bucket of amounts that all workers reserve from.
+
+    It is told as :class:`SharedBucket` is, with a third part: what is reserved (``held``, the sum
+    of the slots). That part is given back when a worker is gone, whatever it was at.
+    """
+
+    __slots__ = ("_bases", "_doubted_at", "_helds", "_row", "_takens", "_use")
+
+    def __init__(self, rate: int, use: SharedKeyUse) -> None:
+        self.rate = rate
+        self._use = use
+        self._doubted_at = _NEVER
+        self._move()
+
+    @property
+    def held(self) -> int:
+        """What this worker has reserved, in nanoseconds."""
+        return self._use.held
+
+    def _move(self) -> None:
+        row = self._row = self._use.row
+        self._bases = row.floats(TOKENS_BASE)
+        self._takens = row.floats(TOKENS_TAKEN)
+        self._helds = row.ints(TOKENS_HELD)
+
+    def need(self, amount: int) -> int:
+        """As :meth:`AmountBucket.need`."""
+        # A worker that counts for itself has its part of the rate.
+        return min(amount * self._use.weight * WINDOW_NS // self.rate, WINDOW_NS)
+
+    def reserve(self, need: int, now: float) -> float:
+        """As :meth:`AmountBucket.reserve`."""
+        full_at = self._filled(now)
+        doubted_at, self._doubted_at = self._doubted_at, _NEVER
+        if full_at > now + MOST_AHEAD_SECONDS + _STALE_SECONDS:
+            if doubted_at >= now:
+                # It may be that this worker has stood still since it looked at the clock.
+                self._doubted_at = now
+                return need * NANOSECOND + SLACK_SECONDS
+            self._takens[self._use.index] -= full_at - now - WINDOW_SECONDS
+            full_at = now + WINDOW_SECONDS
+        wait = full_at + need * NANOSECOND - now - WINDOW_SECONDS
+        if wait > SLACK_SECONDS:
+            return wait
+        self._hold(need)
+        return 0.0
+
+    def settle(self, need: int, amount: int, now: float) -> None:
+        """As :meth:`AmountBucket.settle`."""
+        most = now + MOST_AHEAD_SECONDS - self._filled(now) + need * NANOSECOND
+        use = self._use
+        self._hold(-need)
+        cost = amount * use.weight * WINDOW_SECONDS / self.rate
+        self._takens[use.index] += max(0.0, min(cost, most))
+
+    def _hold(self, need: int) -> None:
+        use = self._use
+        use.held = self._helds[use.index] = use.held + need
+
+    def _filled(self, now: float) -> float:
+        """The instant at which it will be full, with all that is reserved."""
+        if self._row is not self._use.row:
+            self._move()
+        others = sum(self._takens) + sum(self._helds) * NANOSECOND
+        full_at = max(self._bases) + others
+        if full_at >= now:
+            return full_at
+        self._bases[self._use.index] = now - others
+        return now
+
+
 class SharedKeyLimits(KeyLimits):
     """Makes what keys are counted in, where several workers serve them."""
 
@@ -298,6 +384,10 @@ class SharedKeyLimits(KeyLimits):
     def bucket(self, use: SharedKeyUse, rpm: int) -> TokenBucket:  # type: ignore[override]
         """A bucket that all workers take from."""
         return SharedBucket(rpm, use)
+
+    def tokens(self, use: SharedKeyUse, tpm: int) -> AmountBucket:  # type: ignore[override]
+        """What a key's tokens are counted in, in all workers."""
+        return SharedAmountBucket(tpm, use)
 
     def keep(self, digests: Collection[bytes]) -> None:
         """Let go of all keys but these, as far as nothing of theirs is in flight here."""

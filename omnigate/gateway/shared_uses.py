@@ -13,7 +13,7 @@ Layout, in native byte order::
 
 Row 0 is for the plane as a whole (:data:`PLANE_FIELDS`), the others are for keys
 (:data:`KEY_FIELDS`). The file is sparse and rows are taken from the front, so it takes as much
-memory as there are keys: with 2 workers 120 bytes for each, with 8 360, with 64 2.6 KB.
+memory as there are keys: with 2 workers 168 bytes for each, with 8 552, with 64 4.1 KB.
 
 A slot is written and read by one copy of eight aligned bytes: :class:`memoryview` packs an item of
 the native formats ``q`` and ``d`` by a ``memcpy`` of constant size, which compilers make a single
@@ -53,13 +53,32 @@ LOCK_SECONDS: Final = 5.0
 _LOCK_LOOK_SECONDS: Final = 0.001
 
 #: What is counted for a key. A new limit is a new name here; its number is its place.
-KEY_FIELDS: Final = ("in flight", "body memory", "parse memory", "rate base", "rate taken")
-IN_FLIGHT, BODY_MEMORY, PARSE_MEMORY, RATE_BASE, RATE_TAKEN = range(len(KEY_FIELDS))
+KEY_FIELDS: Final = (
+    "in flight",
+    "body memory",
+    "parse memory",
+    "rate base",
+    "rate taken",
+    "tokens base",
+    "tokens taken",
+    "tokens held",
+)
+(
+    IN_FLIGHT,
+    BODY_MEMORY,
+    PARSE_MEMORY,
+    RATE_BASE,
+    RATE_TAKEN,
+    TOKENS_BASE,
+    TOKENS_TAKEN,
+    TOKENS_HELD,
+) = range(len(KEY_FIELDS))
 #: What is counted for the plane, in row 0.
 PLANE_FIELDS: Final = ("connections", "body memory", "parse memory")
 CONNECTIONS, PLANE_BODY_MEMORY, PLANE_PARSE_MEMORY = range(len(PLANE_FIELDS))
 #: Of a worker that is gone these stay: tokens taken stay taken, or each crash would be a new burst.
-KEPT_FIELDS: Final = frozenset((RATE_BASE, RATE_TAKEN))
+#: What it had reserved for requests that were under way comes back.
+KEPT_FIELDS: Final = frozenset((RATE_BASE, RATE_TAKEN, TOKENS_BASE, TOKENS_TAKEN))
 
 _FIELDS: Final = max(len(KEY_FIELDS), len(PLANE_FIELDS))
 _MAGIC: Final = b"omniuses"

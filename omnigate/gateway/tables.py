@@ -19,8 +19,9 @@ from omnigate.dialects.models import models_list
 from omnigate.dialects.translate import SERVED_BY_BOTH
 from omnigate.gateway.admission import KeyUse
 from omnigate.gateway.cooldown import Cooldown
+from omnigate.gateway.key_rules import KeyRules, key_rules
 from omnigate.protocols.pool import UpstreamPool
-from omnigate.token_bucket import TokenBucket
+from omnigate.token_bucket import AmountBucket, TokenBucket
 
 #: Model lists kept, each of them made in 1 to 5 ms and up to 500 KB long: most keys share one.
 MAX_MODEL_LISTS = 32
@@ -31,6 +32,10 @@ class Key:
     """A gateway key as the data plane knows it; the key itself is nowhere.
 
     :ivar entry: the line of the snapshot that it was compiled from.
+    :ivar sha256: its identity, by which everything is counted.
+    :ivar rules: what holds for it beyond what any key has; ``None`` for most keys.
+    :ivar secrets: the same key as each of its secrets opens it, by their SHA-256; ``None`` where
+        its identity is its one secret.
     """
 
     entry: SnapshotKey
@@ -43,6 +48,8 @@ class Key:
     max_concurrent: int
     bucket: TokenBucket | None
     use: KeyUse
+    rules: KeyRules | None = None
+    secrets: dict[bytes, Key] | None = None
 
     def allows(self, model: str) -> bool:
         """Whether the key may ask for this model."""
@@ -114,12 +121,15 @@ class Route:
 class Tables:
     """Everything a request is judged by; taken once at its begin.
 
+    :ivar keys: by the SHA-256 of each secret that opens one.
+    :ivar identities: by the SHA-256 that each is counted by.
     :ivar capabilities: what the targets' models can do, each record once.
     :ivar model_lists: answers to ``GET /v1/models`` made before; see :meth:`model_list`.
     """
 
     version: str
     keys: dict[bytes, Key]
+    identities: dict[bytes, Key]
     upstreams: dict[str, Upstream]
     routes: dict[str, Route]
     media_models: tuple[str, ...]
@@ -166,6 +176,10 @@ class KeyLimits:
         """A bucket for a key, full where nothing was taken from it lately."""
         return TokenBucket(rpm)
 
+    def tokens(self, use: KeyUse, tpm: int) -> AmountBucket:
+        """What a key's tokens are counted in, full where none were used lately."""
+        return AmountBucket(tpm)
+
     def keep(self, digests: Collection[bytes]) -> None:
         """Forget all keys but these; what is in flight for the others still is."""
 
@@ -193,16 +207,16 @@ def compile_tables(
         upstreams[config.name] = (
             known if known is not None and known.config == config else open_upstream(config)
         )
-    old_keys = before.keys if before else {}
+    old_keys = before.identities if before else {}
     entries = {bytes.fromhex(entry.sha256): entry for entry in snapshot.keys}
     uses = limits.uses([digest for digest in entries if digest not in old_keys])
-    keys: dict[bytes, Key] = {}
+    identities: dict[bytes, Key] = {}
     for digest, entry in entries.items():
         old = old_keys.get(digest)
         if old is None or old.entry != entry:
             use = uses[digest] if old is None else old.use
             old = _key(entry, old, use, limits, now)
-        keys[digest] = old
+        identities[digest] = old
     kept = {record: record for record in before.capabilities} if before else {}
     capabilities = tuple(kept.get(record, record) for record in snapshot.capabilities)
     old_routes = before.routes if before else {}
@@ -212,7 +226,8 @@ def compile_tables(
     }
     return Tables(
         version=snapshot.version,
-        keys=keys,
+        keys=_by_secret(identities),
+        identities=identities,
         upstreams=upstreams,
         routes=routes,
         media_models=tuple(snapshot.media_models),
@@ -241,7 +256,14 @@ def _key(entry: SnapshotKey, old: Key | None, use: KeyUse, limits: KeyLimits, no
         bucket = limits.bucket(use, entry.rpm)
     else:
         bucket.resize(entry.rpm, now)
-    return Key(
+    tokens = old.rules.tokens if old is not None and old.rules is not None else None
+    if entry.tpm <= 0:
+        tokens = None
+    elif tokens is None:
+        tokens = limits.tokens(use, entry.tpm)
+    else:
+        tokens.resize(entry.tpm)
+    key = Key(
         entry=entry,
         name=entry.name,
         sha256=entry.sha256,
@@ -252,7 +274,29 @@ def _key(entry: SnapshotKey, old: Key | None, use: KeyUse, limits: KeyLimits, no
         max_concurrent=entry.max_concurrent,
         bucket=bucket,
         use=use,
+        rules=key_rules(entry, tokens),
     )
+    if entry.secrets is not None:
+        key.secrets = {
+            bytes.fromhex(secret.sha256): attrs.evolve(
+                key, rules=key_rules(entry, tokens, secret.until_ms)
+            )
+            for secret in entry.secrets
+        }
+    return key
+
+
+def _by_secret(identities: dict[bytes, Key]) -> dict[bytes, Key]:
+    """The keys by what opens them."""
+    if all(key.secrets is None for key in identities.values()):
+        return identities
+    keys: dict[bytes, Key] = {}
+    for digest, key in identities.items():
+        if key.secrets is None:
+            keys[digest] = key
+        else:
+            keys.update(key.secrets)
+    return keys
 
 
 def _route(

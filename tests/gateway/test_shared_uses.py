@@ -24,6 +24,9 @@ from omnigate.gateway.shared_uses import (
     PLANE_FIELDS,
     RATE_BASE,
     RATE_TAKEN,
+    TOKENS_BASE,
+    TOKENS_HELD,
+    TOKENS_TAKEN,
     Row,
     SharedUses,
     SharedUsesError,
@@ -44,19 +47,25 @@ class MemoryTests(SharedTestCase):
     def test_fields(self) -> None:
         """Names and numbers of what is counted go together."""
         self.assertEqual(
-            ("in flight", "body memory", "parse memory", "rate base", "rate taken"),
-            tuple(
-                KEY_FIELDS[field]
-                for field in (IN_FLIGHT, BODY_MEMORY, PARSE_MEMORY, RATE_BASE, RATE_TAKEN)
-            ),
+            {
+                IN_FLIGHT: "in flight",
+                BODY_MEMORY: "body memory",
+                PARSE_MEMORY: "parse memory",
+                RATE_BASE: "rate base",
+                RATE_TAKEN: "rate taken",
+                TOKENS_BASE: "tokens base",
+                TOKENS_TAKEN: "tokens taken",
+                TOKENS_HELD: "tokens held",
+            },
+            dict(enumerate(KEY_FIELDS)),
         )
         self.assertEqual("connections", PLANE_FIELDS[CONNECTIONS])
-        self.assertEqual({RATE_BASE, RATE_TAKEN}, KEPT_FIELDS)
+        self.assertEqual({RATE_BASE, RATE_TAKEN, TOKENS_BASE, TOKENS_TAKEN}, KEPT_FIELDS)
 
     def test_size(self) -> None:
         """Twice the keys of a config have room, and only what is used takes memory."""
         self.assertEqual(2 * MAX_KEYS + 1, MAX_ROWS)
-        for count, each in ((1, 80), (2, 120), (8, 360), (64, 2600)):
+        for count, each in ((1, 104), (2, 168), (8, 552), (64, 4136)):
             workers = self.workers(count, MAX_ROWS)
             status = os.fstat(workers.parent.fd)
             self.assertLess(abs(status.st_size - MAX_ROWS * each), 200, count)
@@ -234,7 +243,7 @@ class RegisterTests(SharedTestCase):
                 self.assertEqual([7, 0, 7], list(shared.plane.ints(field)))
         row = workers.all[0].claim([digest(1)])[digest(1)]
         for field in range(len(KEY_FIELDS)):
-            wanted = [7, 7 if field in (RATE_BASE, RATE_TAKEN) else 0, 7]
+            wanted = [7, 7 if field in KEPT_FIELDS else 0, 7]
             self.assertEqual(wanted, list(row.ints(field)), KEY_FIELDS[field])
 
     def test_the_successor_of_a_dead_worker(self) -> None:

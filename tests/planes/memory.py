@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.interfaces import IProtocol
@@ -84,10 +85,11 @@ class FakeConnection:
 class FakeClient:
     """One client's connection."""
 
-    def __init__(self, clock: Clock, factory: ClientFactory) -> None:
+    def __init__(self, clock: Clock, factory: ClientFactory, address: str | None = None) -> None:
         self._clock = clock
         self.transport = WireTransport(clock)
-        self.protocol = cast(ClientConnection, factory.buildProtocol(None))
+        peer = None if address is None else IPv4Address("TCP", address, 4711)
+        self.protocol = cast(ClientConnection, factory.buildProtocol(peer))
         self.transport.connect(self.protocol)
 
     def send(self, data: bytes) -> None:
@@ -282,9 +284,9 @@ class MemoryDataPlane:
         )
         self.plane.install(snapshot, self._open_upstream)
 
-    def client(self) -> FakeClient:
-        """A new client's connection."""
-        return FakeClient(self.clock, self.factory)
+    def client(self, address: str | None = None) -> FakeClient:
+        """A new client's connection, without an address if none is given."""
+        return FakeClient(self.clock, self.factory, address)
 
     def advance(self, seconds: float, step: float = 0.1) -> None:
         """Let time pass in small steps."""
@@ -355,10 +357,15 @@ class MemoryDataPlane:
         return compile_upstream(config, parse_address(config.base_url), pool, self._environ)
 
 
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a key, as a snapshot has it."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
 def key(name: str = "k1", secret: str = KEY, **changes: Any) -> SnapshotKey:
     """A key of the snapshot."""
     facts: dict[str, Any] = {
-        "sha256": hashlib.sha256(secret.encode()).hexdigest(),
+        "sha256": digest_of(secret),
         "name": name,
         "rpm": 0,
         "models": None,

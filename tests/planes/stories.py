@@ -225,6 +225,8 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        # Without a limit of tokens, with one that refuses many, and with one that refuses nobody.
+        self.tpm = (0, 40, 10**9)[seed % 3]
         self.people: list[Person] = []
         self.answerers: dict[FakeConnection, Answerer] = {}
         self.crash = False
@@ -246,7 +248,7 @@ class Story:
                 route("small", ("u1", "a"), ("u2", "b"), ("c1", "c"), strategy="round_robin"),
             ],
             [upstream("u1", **changes), upstream("u2"), upstream("c1", "anthropic", **changes)],
-            [key(rpm=self.rng.choice((0, 0, 5)))],
+            [key(rpm=self.rng.choice((0, 0, 5)), tpm=self.tpm)],
             version=str(self.version),
             capabilities=[
                 Capabilities(upstream_api=self.rng.choice(("", "", "chat", "responses")))

@@ -15,6 +15,7 @@ from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.reads import PROBES
 from omnigate.protocols import relay, translated_relay
 from omnigate.protocols.upstream import UpstreamConnection
+from omnigate.token_bucket import AmountBucket
 from omnigate.wire.json_splice import splice_request
 from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT
@@ -73,6 +74,14 @@ class AnyEndingTests(SynchronousTestCase):
             return splice(*arguments)
 
         self.patch(outgoing, "splice_request", splice_or_fail)
+        self.settled: list[int] = []
+        settle = AmountBucket.settle
+
+        def noted(bucket: AmountBucket, need: int, amount: int, now: float) -> None:
+            self.settled.append(amount)
+            settle(bucket, need, amount, now)
+
+        self.patch(AmountBucket, "settle", noted)
         for module in (held, passage, relay):
             self.patch(module, "LITTLE_BYTES", 0)  # so that whatever is held counts
 
@@ -93,6 +102,7 @@ class AnyEndingTests(SynchronousTestCase):
         self.assertEqual([], self.flushLoggedErrors())
         self.check_ends(plane)
         self.check_tally(plane)
+        self.check_tokens(plane)
         self.check_nothing_left(plane)
         for person in story.people:
             self.check_client(plane, person)
@@ -153,6 +163,21 @@ class AnyEndingTests(SynchronousTestCase):
             ended_in, Counter({name: sum(kept.counts) for name, kept in tally.durations.items()})
         )
 
+    def check_tokens(self, plane: MemoryDataPlane) -> None:
+        """The figures of each event are taken from the key's tokens once; refusals take nothing."""
+        used = Counter(
+            total
+            for event in plane.events
+            if (
+                total := event.input_tokens
+                + event.cached_input_tokens
+                + event.cache_write_input_tokens
+                + event.output_tokens
+            )
+        )
+        settled, self.settled = Counter(filter(None, self.settled)), []
+        self.assertEqual(used if self.story.tpm else Counter(), settled)
+
     def check_nothing_left(self, plane: MemoryDataPlane) -> None:
         self.assertEqual(0, plane.plane.admission.in_flight)
         self.assertEqual(0, plane.plane.admission.memory_bytes)
@@ -165,6 +190,9 @@ class AnyEndingTests(SynchronousTestCase):
         for compiled in plane.plane.tables.keys.values():
             use = compiled.use
             self.assertEqual((0, 0, 0), (use.in_flight, use.memory_bytes, use.parse_bytes))
+            assert compiled.rules is not None or not self.story.tpm
+            if compiled.rules is not None and compiled.rules.tokens is not None:
+                self.assertEqual(0, compiled.rules.tokens.held)
         self.assertEqual(set(), plane.factory.connections)
         for timed in plane.watchdog._timed:
             self.assertIsInstance(timed, UpstreamConnection)

@@ -6,12 +6,16 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.gateway.shared_uses import CONNECTIONS
+from omnigate.config.snapshot import SnapshotSecret
+from omnigate.gateway.shared_limits import SharedKeyUse
+from omnigate.gateway.shared_uses import CONNECTIONS, TOKENS_HELD
 from tests.gateway.sharing import Workers
 from tests.planes.memory import (
     FULL,
+    KEY,
     FakeClient,
     MemoryDataPlane,
+    digest_of,
     key,
     reply,
     request,
@@ -31,9 +35,9 @@ class SharedLimitsTests(SynchronousTestCase):
             for shared in self.memory.all
         ]
 
-    def ask(self, plane: MemoryDataPlane) -> FakeClient:
+    def ask(self, plane: MemoryDataPlane, body: bytes = CHAT, secret: str = KEY) -> FakeClient:
         client = plane.client()
-        client.send(request(CHAT))
+        client.send(request(body, secret=secret))
         return client
 
     def test_requests_in_flight(self) -> None:
@@ -81,6 +85,57 @@ class SharedLimitsTests(SynchronousTestCase):
         self.memory.parent.clear(0)
         self.assertEqual(b"", self.ask(planes[1]).received())
         self.assertIn(b"3 requests a minute", self.ask(planes[1]).answer.body)
+
+    def test_tokens(self) -> None:
+        """A key may use so many tokens a minute, wherever it uses them; figures settle it."""
+        planes = self.planes(2, tpm=1000)
+        body = CHAT[:-1] + b',"max_tokens":400}'
+        clients = [self.ask(plane, body) for plane in planes]
+        for plane in planes:
+            refused = self.ask(plane, body).answer
+            self.assertEqual((429, "rate_limit_exceeded"), (refused.status, refused.code))
+            self.assertIn(b"1000 tokens a minute", refused.body)
+        for plane, client in zip(planes, clients, strict=True):
+            plane.last.answer(reply(ANSWER))
+            self.assertEqual(200, client.answer.status)
+        self.assertEqual([0, 0], self.held(planes[0]))
+        self.assertEqual(b"", self.ask(planes[0], body).received())
+        self.assertEqual(b"", self.ask(planes[1], body).received())
+        self.assertEqual(429, self.ask(planes[0], body).answer.status)
+        # A worker that is gone used nothing of what it had reserved.
+        self.memory.parent.clear(1)
+        self.assertEqual(b"", self.ask(planes[0], body).received())
+
+    def test_a_rotation(self) -> None:
+        """Its limits stay one, while one worker knows the new secret and the other does not."""
+        planes = self.planes(2, tpm=1000, rpm=4, max_concurrent=2)
+        body = CHAT[:-1] + b',"max_tokens":900}'
+        first = self.ask(planes[0], body)
+        parts = ([route("small", ("u1", "vendor-1"))], [upstream("u1")])
+        rotated = key(
+            secrets=(SnapshotSecret(digest_of("og-new-key-0123456789")),),
+            tpm=1000,
+            rpm=4,
+            max_concurrent=2,
+        )
+        planes[0].install(*parts, [rotated], "2")
+        for plane, secret in ((planes[0], "og-new-key-0123456789"), (planes[1], KEY)):
+            refused = self.ask(plane, body, secret).answer
+            self.assertIn(b"1000 tokens a minute", refused.body)
+        self.assertEqual(b"", self.ask(planes[1], CHAT).received())
+        refused = self.ask(planes[0], CHAT, "og-new-key-0123456789").answer
+        self.assertEqual("concurrency_limit_exceeded", refused.code)
+        planes[0].opened[0].answer(reply(ANSWER))
+        self.assertEqual(200, first.answer.status)
+        refused = self.ask(planes[0], CHAT, "og-new-key-0123456789").answer
+        self.assertIn(b"4 requests a minute", refused.body)
+
+    def held(self, plane: MemoryDataPlane) -> list[int]:
+        """What the planes have reserved of the one key's tokens."""
+        assert plane.plane.tables is not None
+        [found] = plane.plane.tables.identities.values()
+        assert isinstance(found.use, SharedKeyUse)
+        return list(found.use.row.ints(TOKENS_HELD))
 
     def test_memory_for_bodies(self) -> None:
         """The budget for all bodies, and the share of a key, hold over all planes."""

@@ -154,7 +154,7 @@ class TranslatedStory(Story):
                 upstream("c1", "anthropic", **changes),
                 upstream("c2", "anthropic"),
             ],
-            [key(rpm=self.rng.choice((0, 0, 5)))],
+            [key(rpm=self.rng.choice((0, 0, 5)), tpm=self.tpm)],
             version=str(self.version),
             capabilities=(Capabilities(), Capabilities(upstream_api="responses")),
         )
