@@ -26,7 +26,8 @@ from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
-from omnigate.control.keys import KeyBook, KeysFileError, KeyStore
+from omnigate.control.key_file import KeysFileError
+from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi

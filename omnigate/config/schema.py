@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, cast
 import attrs
 
 from omnigate.capabilities import EFFORTS
-from omnigate.config import values
+from omnigate.config import key_values, values
 from omnigate.config.agreement import disagreements
 from omnigate.config.structure import Array, Fault, Structure, Value
 from omnigate.money import parse_usd
@@ -54,7 +54,8 @@ PriceUsd = Annotated[Decimal, Value(values.usd(values.MAX_PRICE_USD))]
 class KeyConfig:
     """``[[keys]]``: a gateway key of the file, by its hash or by the variable that holds it.
 
-    ``rpm`` and ``max_concurrent`` 0 mean no limit of the key's own; ``models`` None means all.
+    ``rpm``, ``tpm`` and ``max_concurrent`` 0 mean no limit of the key's own; ``models``,
+    ``allowed_ips`` and ``endpoints`` None mean all, ``expires_at`` None never.
     ``soft_budget_usd`` only tells. Without ``budget_period`` budgets never turn (``total``);
     ``budget_timezone`` is the zone whose midnights its days, weeks and months begin at.
     """
@@ -72,6 +73,27 @@ class KeyConfig:
     budget_period: Annotated[BudgetPeriod, Value(values.one_of(*PERIODS))] = "total"
     budget_timezone: Annotated[str, Value(values.time_zone)] = UTC
     soft_budget_usd: Annotated[Decimal, Value(values.budget)] | None = None
+    tpm: Annotated[int, Value(values.whole(0, key_values.MAX_TPM))] = 0
+    allowed_ips: (
+        Annotated[
+            tuple[Annotated[str, Value(key_values.network)], ...],
+            Array(1, key_values.MAX_NETWORKS),
+        ]
+        | None
+    ) = None
+    endpoints: (
+        Annotated[
+            tuple[Annotated[str, Value(key_values.endpoint_kind)], ...],
+            Array(1, len(key_values.ENDPOINT_KINDS)),
+        ]
+        | None
+    ) = None
+    expires_at: Annotated[str, Value(key_values.instant)] | None = None
+
+    @property
+    def expires_ms(self) -> int:
+        """When it expires, in milliseconds since 1970, or 0 for a key that never does."""
+        return 0 if self.expires_at is None else key_values.instant_ms(self.expires_at)
 
     @property
     def budget_nano(self) -> int | None:
@@ -228,6 +250,7 @@ _STRUCTURE: Final = Structure(
     {
         (Config, "media"): "media jobs are not supported by this version: take the table out",
         (Config, "outbound"): "is for media jobs, which this version does not support: take it out",
+        (KeyConfig, "disabled"): "is for managed keys: take the key out, or give it an expires_at",
         (KeyConfig, "max_open_jobs"): "media jobs are not supported by this version: take it out",
         (
             KeyConfig,

@@ -20,7 +20,8 @@ import attrs
 from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
-from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.keys import KeyBook
 from omnigate.events import UsageEvent
 from omnigate.ledger.budgets import Standing, blocked, standing
 from omnigate.money import usd

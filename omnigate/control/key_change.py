@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import attrs
 
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_members import FIELDS, read_members
-from omnigate.control.keys import GatewayKey
 from omnigate.errors import GatewayError
 from omnigate.money import usd
-from omnigate.periods import TOTAL
+from omnigate.periods import TOTAL, rfc3339
 
-#: A key is known by its name and its secret, in data planes and in the ledger.
+#: A key is known by its name and its identity, in data planes and in the ledger.
 _FIXED: Final = "name"
 
 
@@ -48,7 +48,15 @@ def changed(key: GatewayKey, body: object) -> GatewayKey:
 
 def _bare(key: GatewayKey) -> GatewayKey:
     """Return the key without anything that may be changed."""
-    return GatewayKey(key.name, key.sha256, key.source, created_ms=key.created_ms)
+    return GatewayKey(
+        key.name,
+        key.sha256,
+        key.source,
+        created_ms=key.created_ms,
+        secret_sha256=key.secret_sha256,
+        earlier=key.earlier,
+        rotated_ms=key.rotated_ms,
+    )
 
 
 def _members(key: GatewayKey) -> dict[str, Any]:
@@ -56,8 +64,13 @@ def _members(key: GatewayKey) -> dict[str, Any]:
     members: dict[str, Any] = {
         "name": key.name,
         "rpm": key.rpm,
-        "models": None if key.models is None else list(key.models),
+        "models": _list(key.models),
         "max_concurrent": key.max_concurrent,
+        "tpm": key.tpm,
+        "allowed_ips": _list(key.allowed_ips),
+        "endpoints": _list(key.endpoints),
+        "expires_at": rfc3339(key.expires_ms) if key.expires_ms else None,
+        "disabled": key.disabled,
         "budget_usd": _amount(key.budget_nano),
         "soft_budget_usd": _amount(key.soft_budget_nano),
     }
@@ -66,6 +79,10 @@ def _members(key: GatewayKey) -> dict[str, Any]:
         if key.budget_period != TOTAL:
             members["budget_timezone"] = key.budget_timezone
     return members
+
+
+def _list(entries: tuple[str, ...] | None) -> list[str] | None:
+    return None if entries is None else list(entries)
 
 
 def _amount(nano: int | None) -> Decimal | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from omnigate.config import values
+from omnigate.config import key_values, values
 from omnigate.config.agreement import budget_disagreements
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.errors import GatewayError
@@ -29,9 +29,41 @@ def _budget(value: object) -> int | None:
     return None if value is None else parse_usd(values.budget(value))
 
 
+def _networks(value: object) -> tuple[str, ...] | None:
+    """Check ``allowed_ips``: null for all, or a list of addresses and networks."""
+    if value is None:
+        return None
+    most = key_values.MAX_NETWORKS
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise values.BadValueError(
+            f"must be an array of 1 to {most} addresses and networks; leave it out for all"
+        )
+    return tuple(key_values.network(entry) for entry in value)
+
+
+def _endpoints(value: object) -> tuple[str, ...] | None:
+    """Check ``endpoints``: null for all, or a list of their kinds."""
+    if value is None:
+        return None
+    most = len(key_values.ENDPOINT_KINDS)
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise values.BadValueError(
+            f"must be an array of 1 to {most} endpoints; leave it out for all"
+        )
+    return tuple(key_values.endpoint_kind(entry) for entry in value)
+
+
+def _expiry(value: object) -> int:
+    """Check ``expires_at``: null for never, or an instant; returns milliseconds since 1970."""
+    return 0 if value is None else key_values.instant_ms(value)
+
+
+#: The attribute of a key that a member of JSON becomes, and the check that it has to pass.
+Field = tuple[str, Callable[[object], Any]]
+
 #: JSON member → attribute of a key, and check. The checks are those of the config file, so that a
 #: snapshot with either kind of key is a snapshot.
-FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+FIELDS: Final[Mapping[str, Field]] = {
     "name": ("name", values.name),
     "rpm": ("rpm", values.whole(0, values.MAX_RPM)),
     "models": ("models", _models),
@@ -40,12 +72,17 @@ FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "budget_period": ("budget_period", values.one_of(*PERIODS)),
     "budget_timezone": ("budget_timezone", values.time_zone),
     "soft_budget_usd": ("soft_budget_nano", _budget),
+    "tpm": ("tpm", values.whole(0, key_values.MAX_TPM)),
+    "allowed_ips": ("allowed_ips", _networks),
+    "endpoints": ("endpoints", _endpoints),
+    "expires_at": ("expires_ms", _expiry),
+    "disabled": ("disabled", values.flag),
 }
 
 
 def read_members(
     value: object,
-    fields: Mapping[str, tuple[str, Callable[[object], Any]]],
+    fields: Mapping[str, Field],
     required: Iterable[str],
 ) -> dict[str, Any]:
     """Judge the members of one JSON object and return them by attribute name.

@@ -1,12 +1,8 @@
-"""Gateway keys as the control plane knows them: managed keys on disk, file keys beside them.
+"""Gateway keys as the control plane keeps them: managed keys on disk, file keys beside them.
 
-A managed key is made here, shown once and kept only as its SHA-256. ``keys.json`` holds all
-managed keys and is replaced whole on every change, before the caller is answered::
-
-    {"version": 1, "keys": [
-      {"name": "app", "sha256": "9f86…", "created_ms": 1795978800000, "rpm": 600,
-       "models": ["fast"], "max_concurrent": 0, "budget_usd": 50, "budget_period": "monthly",
-     "budget_timezone": "Europe/Stockholm", "soft_budget_usd": 40}]}
+A managed key is made here, shown once and kept only as its SHA-256. ``keys.json``
+(:mod:`omnigate.control.key_file`) holds all managed keys and is replaced whole on every change,
+before the caller is answered.
 
 File keys come out of the config. Both kinds end up in one :class:`KeyBook`, behind which nobody
 can tell them apart.
@@ -14,82 +10,41 @@ can tell them apart.
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final
 
 import attrs
-import msgspec
 from twisted.internet.defer import DeferredLock
+from twisted.python.failure import Failure
 
-from omnigate.config import values
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.structure import Fault
+from omnigate.control.gateway_key import MANAGED, GatewayKey, file_key, rotated
+from omnigate.control.key_file import (
+    MAX_FILE_BYTES,
+    REMEDY,
+    KeysFileError,
+    decode_keys,
+    encode_keys,
+)
 from omnigate.control.key_members import FIELDS, read_members
 from omnigate.control.key_secret import new_secret, sha256_hex
-from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError
 from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
-from omnigate.money import usd
-from omnigate.periods import TOTAL, UTC
-
-FILE_VERSION: Final = 1
 
 #: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
 #: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.
 MAX_MANAGED_KEYS: Final = 10_000
 
-#: Ten thousand keys with ordinary model lists stay far below.
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-
-_REMEDY: Final = "restore it from a backup, or move it away to start without managed keys"
-
-
-class KeysFileError(Exception):
-    """``keys.json`` cannot be used; the text names the file and the remedy."""
+#: Told of a key as a change will leave it (of one that goes, as it was), once all was judged and
+#: before anything is written. If it raises, nothing is changed.
+Witness = Callable[[GatewayKey], Awaitable[None]]
 
 
-@attrs.frozen
-class GatewayKey:
-    """One key of either kind.
-
-    :ivar source: ``"file"`` or ``"managed"``.
-    :ivar models: ``None`` for all models.
-    :ivar budget_nano: ``None`` without a budget.
-    :ivar budget_period: what both budgets count for; without one it means nothing.
-    :ivar budget_timezone: the zone whose midnights the period begins at.
-    :ivar soft_budget_nano: ``None`` without a soft budget, which only tells.
-    :ivar created_ms: ``None`` for a file key.
-    """
-
-    name: str
-    sha256: str
-    source: str
-    rpm: int = 0
-    models: tuple[str, ...] | None = None
-    max_concurrent: int = 0
-    budget_nano: int | None = None
-    budget_period: str = TOTAL
-    budget_timezone: str = UTC
-    soft_budget_nano: int | None = None
-    created_ms: int | None = None
-
-    @property
-    def hashes(self) -> tuple[str, ...]:
-        """Every hash whose spend is this key's."""
-        return (self.sha256,)
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether it has a budget of either kind."""
-        return self.budget_nano is not None or self.soft_budget_nano is not None
-
-
-_ROW_FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
-    **FIELDS,
-    "sha256": ("sha256", values.sha256_hex),
-    "created_ms": ("created_ms", values.whole(0, 10**15)),
-}
+async def unwitnessed(key: GatewayKey) -> None:
+    """Let a change pass that nobody has to be told of."""
 
 
 class KeyStore:
@@ -98,8 +53,11 @@ class KeyStore:
     A change is written and synced before it is visible. One change runs at a time, so one that
     fails on disk leaves both as they were.
 
+    :ivar name: what the log calls it.
     :ivar revision: another number after every change.
     """
+
+    name = "keys"
 
     def __init__(
         self,
@@ -107,17 +65,26 @@ class KeyStore:
         writer: IWriter,
         now_ms: Callable[[], int],
         make_secret: Callable[[], str] = new_secret,
+        crashed: Callable[[str, Failure], None] = lambda name, failure: None,
     ) -> None:
+        """Prepare; nothing is read yet.
+
+        :param crashed: called with the name and what broke where there is no answer for it.
+        """
         self.path = path
         self._writer = writer
         self._now_ms = now_ms
         self._make_secret = make_secret
+        self._crashed = crashed
         self._keys: dict[str, GatewayKey] = {}
         self._turn = DeferredLock()
+        self._closed = False
         self.revision = 0
 
-    def load(self) -> None:
-        """Read ``keys.json``; no file is an empty store. It blocks, and is for the start only.
+    # -- its life -----------------------------------------------------------------------------
+
+    def read(self) -> dict[str, GatewayKey]:
+        """Return the managed keys of ``keys.json`` by name; no file is none. It blocks.
 
         :raises KeysFileError: the file is there and cannot be used.
         """
@@ -125,12 +92,41 @@ class KeyStore:
             data = read_file(self.path, MAX_FILE_BYTES)
         except OSError as error:
             if error.errno == errno.EFBIG:
-                raise KeysFileError(f"{self.path}: {error.strerror}; {_REMEDY}") from None
+                raise KeysFileError(f"{self.path}: {error.strerror}; {REMEDY}") from None
             raise KeysFileError(
                 f"{self.path}: cannot be read ({error.strerror}); let this process read it"
             ) from None
-        if data is not None:
-            self._keys = _decode_file(self.path, data)
+        return {} if data is None else decode_keys(self.path, data)
+
+    def load(self) -> None:
+        """Read the file and take over what is in it, all in the caller's thread.
+
+        :raises KeysFileError: the file is there and cannot be used.
+        """
+        self._take_over(self.read())
+
+    async def open(self) -> None:
+        """Read the file in the writer's thread, and take over what is in it.
+
+        :raises KeysFileError: the file is there and cannot be used.
+        """
+        self._take_over(await self._writer.submit(self.read))
+
+    def _take_over(self, keys: dict[str, GatewayKey]) -> None:
+        self._keys = keys
+        self.revision += 1
+
+    async def close(self) -> None:
+        """Let the changes that are waited for end, and take no more."""
+        await self._turn.acquire()
+        self._closed = True
+        self._turn.release()
+
+    def abandon(self) -> None:
+        """Take no more changes, and write none that has not been begun."""
+        self._closed = True
+
+    # -- the keys -----------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -142,14 +138,24 @@ class KeyStore:
         """Return the managed key of that name."""
         return self._keys.get(name)
 
-    async def create(self, body: object, taken: Callable[[str], bool]) -> tuple[GatewayKey, str]:
+    def _existing(self, name: str) -> GatewayKey:
+        key = self._keys.get(name)
+        if key is None:
+            raise GatewayError("not_found", f'there is no managed key named "{name}"')
+        return key
+
+    # -- changes ------------------------------------------------------------------------------
+
+    async def create(
+        self, body: object, taken: Callable[[str], bool], witness: Witness = unwitnessed
+    ) -> tuple[GatewayKey, str]:
         """Make a key and write it down.
 
         :param body: the decoded body of the request.
         :param taken: tells whether a file key has a name.
         :return: the key, and its secret, which nobody can read again.
         :raises GatewayError: ``invalid_request``, ``already_exists``, ``conflict``, or
-            ``storage_unavailable`` with nothing changed.
+            ``storage_unavailable`` with nothing changed; and what ``witness`` raises.
         """
         members = read_members(body, FIELDS, ("name",))
         await self._turn.acquire()
@@ -165,41 +171,71 @@ class KeyStore:
                 )
             secret = self._make_secret()
             key = GatewayKey(
-                **members, sha256=sha256_hex(secret), source="managed", created_ms=self._now_ms()
+                **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self._now_ms()
             )
+            await witness(key)
             await self._replace({**self._keys, name: key})
         finally:
             self._turn.release()
         return key, secret
 
-    async def change(self, name: str, change: Callable[[GatewayKey], GatewayKey]) -> GatewayKey:
-        """Replace a key by what ``change`` makes of it; its name and its secret stay.
+    async def change(
+        self,
+        name: str,
+        change: Callable[[GatewayKey], GatewayKey],
+        witness: Witness = unwitnessed,
+    ) -> GatewayKey:
+        """Replace a key by what ``change`` makes of it; its name and its secrets stay.
 
-        :raises GatewayError: ``not_found``, what ``change`` raises, or ``storage_unavailable``,
-            with nothing changed.
+        Where that is the same key, nothing is written, and there is nothing to witness.
+
+        :raises GatewayError: ``not_found``, what ``change`` or ``witness`` raises, or
+            ``storage_unavailable``, with nothing changed.
         """
         await self._turn.acquire()
         try:
-            key = self._keys.get(name)
-            if key is None:
-                raise GatewayError("not_found", f'there is no managed key named "{name}"')
+            key = self._existing(name)
             new = change(key)
             if new != key:
+                new = attrs.evolve(new, earlier=new.in_grace(self._now_ms()))
+                await witness(new)
                 await self._replace({**self._keys, name: new})
         finally:
             self._turn.release()
         return new
 
-    async def delete(self, name: str) -> GatewayKey:
-        """Take a key away; what it spent stays in the ledger, under its hash.
+    async def rotate(
+        self, name: str, grace_s: int, witness: Witness = unwitnessed
+    ) -> tuple[GatewayKey, str]:
+        """Give a key a new secret; the one before it works on for the grace.
 
-        :raises GatewayError: ``not_found``, or ``storage_unavailable`` with nothing changed.
+        :param grace_s: in seconds; with 0 no older secret works any more.
+        :return: the key, and its new secret, which nobody can read again.
+        :raises GatewayError: ``not_found``, ``conflict`` (see
+            :func:`~omnigate.control.gateway_key.rotated`), what ``witness`` raises, or
+            ``storage_unavailable``, with nothing changed.
         """
         await self._turn.acquire()
         try:
-            key = self._keys.get(name)
-            if key is None:
-                raise GatewayError("not_found", f'there is no managed key named "{name}"')
+            key = self._existing(name)
+            secret = self._make_secret()
+            new = rotated(key, sha256_hex(secret), self._now_ms(), grace_s)
+            await witness(new)
+            await self._replace({**self._keys, name: new})
+        finally:
+            self._turn.release()
+        return new, secret
+
+    async def delete(self, name: str, witness: Witness = unwitnessed) -> GatewayKey:
+        """Take a key away; what it spent stays in the ledger, under its identity.
+
+        :raises GatewayError: ``not_found``, what ``witness`` raises, or ``storage_unavailable``
+            with nothing changed.
+        """
+        await self._turn.acquire()
+        try:
+            key = self._existing(name)
+            await witness(key)
             await self._replace({n: k for n, k in self._keys.items() if n != name})
         finally:
             self._turn.release()
@@ -207,10 +243,10 @@ class KeyStore:
 
     async def _replace(self, keys: dict[str, GatewayKey]) -> None:
         """Replace the file, then the table."""
-        rows = tuple(keys.values())
+        rows, before = tuple(keys.values()), tuple(self._keys.values())
         try:
             # Ten thousand keys take a while to encode, so that is done over there too.
-            await self._writer.submit(lambda: replace_file(self.path, _encode_file(rows)))
+            await self._writer.submit(lambda: self._write(rows, before))
         except (OSError, WriterBusyError, WriterStoppedError) as error:
             raise GatewayError(
                 "storage_unavailable",
@@ -218,80 +254,34 @@ class KeyStore:
                 "plane's disk",
                 detail=f"{self.path}: {error}",
             ) from None
-        self._keys = keys
-        self.revision += 1
+        except Exception:
+            # No disk says this, so what is in memory cannot be trusted either.
+            self._crashed(self.name, Failure())
+            raise
+        self._take_over(keys)
 
-
-def _encode_file(keys: Iterable[GatewayKey]) -> bytes:
-    """Return ``keys.json``, one key a line, so that people can read and compare it."""
-    rows = [_row_of_key(key) for key in keys]
-    return b'{"version": %d, "keys": [%s]}\n' % (
-        FILE_VERSION,
-        b",".join(b"\n  " + row for row in rows),
-    )
-
-
-def _row_of_key(key: GatewayKey) -> bytes:
-    row: dict[str, Any] = {"name": key.name, "sha256": key.sha256, "created_ms": key.created_ms}
-    row |= {"rpm": key.rpm, "models": key.models, "max_concurrent": key.max_concurrent}
-    if key.budget_nano is not None:
-        row["budget_usd"] = msgspec.Raw(usd(key.budget_nano).encode("ascii"))
-    if key.soft_budget_nano is not None:
-        row["soft_budget_usd"] = msgspec.Raw(usd(key.soft_budget_nano).encode("ascii"))
-    if key.has_budget:
-        row["budget_period"] = key.budget_period
-        if key.budget_timezone != UTC:
-            row["budget_timezone"] = key.budget_timezone
-    return msgspec.json.encode(row)
-
-
-def _decode_file(path: str, data: bytes) -> dict[str, GatewayKey]:
-    """Read the bytes of ``keys.json`` strictly."""
-    try:
-        document = read_json(data)
-        version = document.get("version") if isinstance(document, dict) else None
-        if isinstance(version, int) and version > FILE_VERSION:
-            raise KeysFileError(
-                f"{path}: has format {version}, and this version reads {FILE_VERSION}; start the "
-                "newer version that wrote it"
-            )
-        if version != FILE_VERSION or set(document) != {"version", "keys"}:
-            raise StrictJsonError("is no key file")
-        if not isinstance(document["keys"], list):
-            raise StrictJsonError("holds no list of keys")
-        keys = [_key_of_row(row) for row in document["keys"]]
-        for attribute in ("name", "sha256"):
-            if len({getattr(key, attribute) for key in keys}) != len(keys):
-                raise StrictJsonError("holds a key twice")
-    except (StrictJsonError, GatewayError) as error:
-        raise KeysFileError(f"{path}: {error}; {_REMEDY}") from None
-    return {key.name: key for key in keys}
-
-
-def _key_of_row(row: object) -> GatewayKey:
-    members = read_members(row, _ROW_FIELDS, ("name", "sha256", "created_ms"))
-    return GatewayKey(**members, source="managed")
-
-
-def file_key(resolved: ResolvedKey) -> GatewayKey:
-    """Return a key of the config, as the control plane keeps all keys."""
-    config = resolved.config
-    return GatewayKey(
-        name=config.name,
-        sha256=resolved.sha256,
-        source="file",
-        rpm=config.rpm,
-        models=config.models,
-        max_concurrent=config.max_concurrent,
-        budget_nano=config.budget_nano,
-        budget_period=config.budget_period,
-        budget_timezone=config.budget_timezone,
-        soft_budget_nano=config.soft_budget_nano,
-    )
+    def _write(self, rows: Iterable[GatewayKey], before: Iterable[GatewayKey]) -> None:
+        """Write the file, in the writer's thread."""
+        if self._closed:
+            raise WriterStoppedError("the key file is closed")
+        data = encode_keys(rows)
+        try:
+            replace_file(self.path, data)
+        except OSError:
+            # Where only the sync of the folder was refused, the new file stands there, and a start
+            # would take it: of a rotation, with a secret that nobody was told.
+            with contextlib.suppress(OSError):
+                if read_file(self.path, MAX_FILE_BYTES) == data:
+                    replace_file(self.path, encode_keys(before))
+            raise
 
 
 class KeyBook:
-    """File keys and managed keys as one list, each secret in it once."""
+    """File keys and managed keys as one list, each hash in it once.
+
+    Of a file key and a managed key with the same secret the file key counts. Where the managed one
+    was rotated it has other secrets beside, so that then it counts.
+    """
 
     def __init__(self, managed: KeyStore, file_keys: Iterable[ResolvedKey] = ()) -> None:
         self.managed = managed
@@ -319,9 +309,13 @@ class KeyBook:
         """Return all keys; the same tuple until one of them changes."""
         revision = self.revision
         if self._all[0] != revision:
-            of_file = {key.sha256 for key in self._file_keys}
-            managed = (key for key in self.managed if key.sha256 not in of_file)
-            self._all = revision, (*self._file_keys, *managed)
+            of_rotated = {
+                digest for key in self.managed if key.is_rotated for digest in key.own_hashes
+            }
+            of_file = [key for key in self._file_keys if key.sha256 not in of_rotated]
+            taken = {key.sha256 for key in of_file}
+            managed = (key for key in self.managed if key.sha256 not in taken)
+            self._all = revision, (*of_file, *managed)
         return self._all[1]
 
     def __iter__(self) -> Iterator[GatewayKey]:
@@ -351,13 +345,26 @@ class KeyBook:
         A start is refused for them. In a config that is reloaded both keys go on working, and the
         operator is told; which of two keys of one name a person means cannot be known.
         """
-        hashes = {key.sha256: key.name for key in self.managed}
+        of_file = {key.sha256 for key in self._file_keys}
+        owners = {
+            digest: key
+            for key in self.managed
+            if key.is_rotated or key.sha256 in of_file
+            for digest in key.own_hashes
+        }
         faults = []
         for index, key in enumerate(self._file_keys):
+            owner = owners.get(key.sha256)
             if self.managed.get(key.name) is not None:
                 message = "a managed key has this name too; rename one of them"
                 faults.append(Fault(f"keys[{index}].name", message))
-            elif key.sha256 in hashes:
-                message = f"is the same secret as the managed key {hashes[key.sha256]}"
+            elif owner is not None and owner.is_rotated:
+                message = (
+                    f"is the same secret as one that the managed key {owner.name} has, or had "
+                    "before it was rotated; make a new one"
+                )
+                faults.append(Fault(f"keys[{index}]", message))
+            elif owner is not None:
+                message = f"is the same secret as the managed key {owner.name}"
                 faults.append(Fault(f"keys[{index}]", message))
         return faults

@@ -27,7 +27,7 @@ import twisted
 from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.keys import GatewayKey
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.reports import Reports, counted_code
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger

@@ -16,10 +16,10 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
 from omnigate.config.schema import Config
-from omnigate.config.snapshot import SnapshotKey
+from omnigate.config.snapshot import SnapshotKey, SnapshotSecret
 from omnigate.config.snapshot_pieces import Frame, encode_frame, encode_key, seal
 from omnigate.control.budget_watch import BudgetWatch, Pause
-from omnigate.control.keys import GatewayKey
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.files import IWriter
 from omnigate.ledger.service import LedgerNotReady
 
@@ -42,7 +42,8 @@ class Encoded:
 class _Made:
     """A snapshot, and all that the next one may be made from.
 
-    :ivar by_hash: the keys; a tuple of them tells by identity whether any is another one.
+    :ivar by_hash: the keys that data planes are to know; the tuple of all tells by identity whether
+        any is another one.
     :ivar rows: the keys as they were encoded, by hash too.
     :ivar order: the hashes in their order.
     """
@@ -163,7 +164,7 @@ def _made_after(
             if sha256 in by_hash:
                 rows[sha256] = _encoded(by_hash[sha256], blocked)
     else:
-        by_hash = {key.sha256: key for key in keys}
+        by_hash = {key.sha256: key for key in keys if not key.disabled}
         rows = _rows(last, by_hash, blocked)
         order = sorted(rows)
     version, data = seal(frame, [rows[sha256] for sha256 in order])
@@ -191,11 +192,24 @@ def _rows(
 def _encoded(key: GatewayKey, blocked: frozenset[str]) -> bytes:
     return encode_key(
         SnapshotKey(
+            allowed_ips=key.allowed_ips,
             blocked=key.sha256 in blocked,
+            endpoints=key.endpoints,
+            expires_ms=key.expires_ms,
             max_concurrent=key.max_concurrent,
             models=key.models,
             name=key.name,
             rpm=key.rpm,
+            secrets=_secrets(key),
             sha256=key.sha256,
+            tpm=key.tpm,
         )
     )
+
+
+def _secrets(key: GatewayKey) -> tuple[SnapshotSecret, ...] | None:
+    """Return what opens a key; data planes see for themselves when a grace is over."""
+    if not key.is_rotated:
+        return None
+    earlier = (SnapshotSecret(secret.sha256, secret.until_ms) for secret in key.earlier)
+    return (SnapshotSecret(key.secret_sha256), *earlier)

@@ -19,7 +19,8 @@ from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.schema import KeyConfig
 from omnigate.control import budget_watch
 from omnigate.control.budget_watch import BudgetWatch
-from omnigate.control.keys import GatewayKey, KeyBook, KeyStore
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.events import UsageEvent, decode_event
 from omnigate.ledger.budgets import blocked
 from omnigate.ledger.service import LedgerNotReady

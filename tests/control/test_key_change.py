@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed
 from omnigate.control.key_members import FIELDS, read_members
-from omnigate.control.keys import GatewayKey
 from omnigate.errors import GatewayError
 
 MEMBERS: dict[str, st.SearchStrategy[Any]] = {
@@ -22,6 +22,11 @@ MEMBERS: dict[str, st.SearchStrategy[Any]] = {
     "soft_budget_usd": st.sampled_from([1, Decimal("0.000000001")]),
     "budget_period": st.sampled_from(["daily", "weekly", "monthly", "total"]),
     "budget_timezone": st.sampled_from(["UTC", "Europe/Stockholm"]),
+    "tpm": st.sampled_from([0, 60_000]),
+    "allowed_ips": st.sampled_from([["10.0.0.0/8"], ["192.0.2.7", "::1"]]),
+    "endpoints": st.sampled_from([["chat"], ["messages", "models"]]),
+    "expires_at": st.sampled_from(["2027-01-31T00:00:00Z", "2027-01-31T01:00:00+01:00"]),
+    "disabled": st.booleans(),
 }
 bodies = st.fixed_dictionaries({}, optional=MEMBERS)
 changes = st.fixed_dictionaries(

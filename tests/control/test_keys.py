@@ -8,12 +8,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.file_keys import ResolvedKey
+from omnigate.config.key_values import ENDPOINT_KINDS
 from omnigate.config.schema import KeyConfig
-from omnigate.control.keys import GatewayKey, KeyBook, KeysFileError, KeyStore
+from omnigate.control import keys
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.key_file import KeysFileError
+from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.errors import GatewayError
+from omnigate.periods import END_MS, rfc3339
 from omnigate.testing.writer import SynchronousWriter
 
 NOW_MS = 1_795_982_400_000
@@ -87,6 +93,17 @@ class StoreTests(StoreCase):
                 ),
                 "budget_usd": st.decimals(min_value="0.5", max_value=1_000_000_000, places=9),
                 "soft_budget_usd": st.decimals(min_value="0.000000001", max_value="0.5", places=9),
+                "tpm": st.integers(0, 10**9),
+                "allowed_ips": st.lists(
+                    st.ip_addresses()
+                    .filter(lambda address: not str(address).startswith("::ffff:"))
+                    .map(str),
+                    min_size=1,
+                    max_size=3,
+                ),
+                "endpoints": st.lists(st.sampled_from(ENDPOINT_KINDS), min_size=1, max_size=7),
+                "expires_at": st.integers(1, END_MS - 1).map(rfc3339),
+                "disabled": st.booleans(),
             },
         ),
         st.sampled_from([{}, {"budget_period": "total"}, {"budget_period": "daily"}, ZONED]),
@@ -127,51 +144,65 @@ class StoreTests(StoreCase):
         self.assertIn("tzdata", error)
 
 
-class DamageTests(StoreCase):
-    """A file that is not what was written."""
+class LifeTests(StoreCase):
+    """Opened, closed, and let go."""
 
-    def refused(self, data: bytes) -> str:
+    def test_opened_in_the_thread_of_the_writer(self) -> None:
+        """Ten thousand keys are read without holding the reactor."""
+        self.successResultOf(self.create(name="a"))
+        self.writer.holding = True
+        store = KeyStore(self.path, self.writer, lambda: NOW_MS)
+        opened = Deferred.fromCoroutine(store.open())
+        self.assertNoResult(opened)
+        revision = store.revision
+        self.writer.run()
+        self.successResultOf(opened)
+        self.assertEqual(list(store), list(self.store))
+        self.assertNotEqual(store.revision, revision)
+
+    def test_opened_on_a_bad_file(self) -> None:
         with open(self.path, "wb") as file:
-            file.write(data)
-        error = self.assertRaises(KeysFileError, self.load)
-        with open(self.path, "rb") as file:
-            self.assertEqual(file.read(), data)
-        return str(error)
+            file.write(b"{}")
+        self.failureResultOf(Deferred.fromCoroutine(self.store.open()), KeysFileError)
 
-    def test_every_cut(self) -> None:
-        """A file cut anywhere is refused with its name, and left as it is."""
-        self.successResultOf(self.create(name="a", budget_usd=1))
-        self.successResultOf(self.create(name="b"))
-        with open(self.path, "rb") as file:
-            whole = file.read()
-        for length in range(len(whole) - 1):
-            self.assertIn(self.path, self.refused(whole[:length]))
+    def test_closed_after_what_waits(self) -> None:
+        """What was asked for before is written, what comes later is refused."""
+        self.writer.holding = True
+        first, second = self.create(name="a"), self.create(name="b")
+        closed = Deferred.fromCoroutine(self.store.close())
+        third = self.create(name="c")
+        while self.writer.run():
+            pass
+        self.successResultOf(closed)
+        self.successResultOf(first)
+        self.successResultOf(second)
+        error = self.failureResultOf(third, GatewayError).value
+        self.assertEqual(error.kind.code, "storage_unavailable")
+        self.assertEqual([key.name for key in self.load()], ["a", "b"])
 
-    def test_newer_format(self) -> None:
-        """A file of a later version is told apart from a damaged one."""
-        self.assertIn("start the newer version", self.refused(b'{"version":2,"keys":{}}'))
+    def test_let_go(self) -> None:
+        """Nothing is written any more, not even what waits."""
+        self.writer.holding = True
+        waiting = self.create(name="a")
+        self.store.abandon()
+        self.writer.run()
+        self.failureResultOf(waiting, GatewayError)
+        self.assertEqual(os.listdir(self.folder), [])
 
-    def test_other_contents(self) -> None:
-        """JSON that is no key file is refused."""
-        row = b'{"name":"a","sha256":"%s","created_ms":1}' % (b"0" * 64)
-        for data in (
-            b"[]",
-            b"{}",
-            b'{"version":1}',
-            b'{"version":1,"keys":{}}',
-            b'{"version":1,"keys":[],"more":1}',
-            b'{"version":1,"keys":[1]}',
-            b'{"version":1,"keys":[{"name":"a"}]}',
-            b'{"version":1,"keys":[%s,%s]}' % (row, row),
-            b'{"version":1,"keys":[%s,%s]}' % (row, row.replace(b'"a"', b'"b"')),
-            b'{"version":1,"keys":[%s]}' % row.replace(b"created_ms", b"webhook_secret"),
-        ):
-            self.refused(data)
-
-    def test_unreadable(self) -> None:
-        """A path that is no file names itself."""
-        os.mkdir(self.path)
-        self.assertIn(self.path, str(self.assertRaises(KeysFileError, self.load)))
+    def test_a_fault_of_its_own(self) -> None:
+        """What no disk does is told to who can start everything anew."""
+        crashes: list[tuple[str, Failure]] = []
+        store = KeyStore(
+            self.path,
+            self.writer,
+            lambda: NOW_MS,
+            crashed=lambda name, failure: crashes.append((name, failure)),
+        )
+        self.patch(keys, "encode_keys", lambda rows: 1 // 0)
+        failed = Deferred.fromCoroutine(store.create({"name": "a"}, lambda name: False))
+        self.failureResultOf(failed, ZeroDivisionError)
+        ((name, failure),) = crashes
+        self.assertEqual((name, failure.type), ("keys", ZeroDivisionError))
 
 
 class BookTests(StoreCase):
@@ -212,3 +243,17 @@ class BookTests(StoreCase):
         book = KeyBook(self.store, [resolved("m", "1" * 64), resolved("n", managed.sha256)])
         self.assertEqual([clash.path for clash in book.clashes()], ["keys[0].name", "keys[1]"])
         self.assertEqual(len({key.sha256 for key in book}), len(book))
+        self.assertEqual([key.source for key in book], ["file", "file"])
+
+    def test_clashes_with_secrets_of_old(self) -> None:
+        """A secret is its key's for good; the key that has others beside it goes on."""
+        made, _ = self.successResultOf(self.create(name="m"))
+        first, _ = self.successResultOf(Deferred.fromCoroutine(self.store.rotate("m", 60)))
+        key, _ = self.successResultOf(Deferred.fromCoroutine(self.store.rotate("m", 60)))
+        for sha256 in (made.sha256, first.secret_sha256, key.secret_sha256):
+            book = KeyBook(self.store, [resolved("n", sha256), resolved("o", "1" * 64)])
+            (clash,) = book.clashes()
+            self.assertEqual(clash.path, "keys[0]")
+            self.assertIn("before it was rotated", clash.message)
+            self.assertEqual([key.name for key in book], ["o", "m"])
+        self.assertEqual(book.names_by_hash(), {"1" * 64: "o", made.sha256: "m"})

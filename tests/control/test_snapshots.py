@@ -21,7 +21,8 @@ from omnigate.config.snapshot import (
     encode_snapshot,
 )
 from omnigate.control.budget_watch import BudgetWatch
-from omnigate.control.keys import GatewayKey, KeyBook, KeyStore
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.snapshots import (
     MAX_KEYS_AT_ONCE,
     MAX_TARGETS_AT_ONCE,
