@@ -12,8 +12,9 @@ from omnigate.config import values
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.control.admin_json import dollars, encode, read_body, time
 from omnigate.control.budget_watch import BudgetWatch
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed
-from omnigate.control.keys import GatewayKey, KeyBook
+from omnigate.control.keys import KeyBook
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
     COUNT,
