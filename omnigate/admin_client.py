@@ -37,12 +37,19 @@ class AdminClient:
     """Calls one control plane with one admin token.
 
     :param url: where the control plane listens, such as ``http://127.0.0.1:8081``
+    :param seconds: how long each wait for the control plane may take
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, seconds: float = TIMEOUT_SECONDS) -> None:
         self._url = _judged(url)
         self._shown = shown_url(url)
         self._token = token
+        self._seconds = seconds
+
+    @property
+    def address(self) -> str:
+        """Where the control plane is, as it may be shown."""
+        return self._shown
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Make one call and return the decoded JSON of its answer, None for an empty one.
@@ -100,7 +107,7 @@ class AdminClient:
         secure = self._url.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         try:
-            connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+            connection = kind(self._url.hostname or "", self._url.port, timeout=self._seconds)
         except http.client.InvalidURL:
             raise _no_address(self._shown) from None
         try:
@@ -126,9 +133,10 @@ class AdminClient:
         return answer, data
 
 
-def client_from(environ: Mapping[str, str]) -> AdminClient:
+def client_from(environ: Mapping[str, str], seconds: float = TIMEOUT_SECONDS) -> AdminClient:
     """The client that ``OMNIGATE_CONTROL_URL`` and ``OMNIGATE_ADMIN_TOKEN`` (or its file) name.
 
+    :param seconds: how long each wait for the control plane may take
     :raises AdminError: when there is no token, or it cannot be read
     """
     try:
@@ -140,7 +148,7 @@ def client_from(environ: Mapping[str, str]) -> AdminClient:
             "OMNIGATE_ADMIN_TOKEN is not set; give it the control plane's admin token, "
             "or OMNIGATE_ADMIN_TOKEN_FILE the path of a file that holds it"
         )
-    return AdminClient(environ.get("OMNIGATE_CONTROL_URL") or DEFAULT_URL, token)
+    return AdminClient(environ.get("OMNIGATE_CONTROL_URL") or DEFAULT_URL, token, seconds)
 
 
 def shown_url(url: str) -> str:

@@ -17,6 +17,7 @@ from omnigate.commands.doctor import add_doctor
 from omnigate.commands.init import add_init
 from omnigate.commands.keys import add_keys
 from omnigate.commands.ledger import add_ledger
+from omnigate.commands.top import add_top
 from omnigate.commands.usage import add_usage
 from omnigate.text import one_line
 
@@ -35,11 +36,12 @@ examples:
   omnigate keys delete app
   omnigate usage --by model --since 2026-11-01
   omnigate usage --by day --format csv > days.csv
+  omnigate top                         what goes on just now, until q
   omnigate ledger verify               whether all files of the ledger agree
   omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
 ledger reads the control plane's files, which the user has to be allowed to;
-keys and usage talk to its admin API:
+keys, usage and top talk to its admin API:
   OMNIGATE_ADMIN_TOKEN   its admin token (or OMNIGATE_ADMIN_TOKEN_FILE, a file that holds it)
   OMNIGATE_CONTROL_URL   where it is; {url} if not set
 
@@ -118,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
     add_keys(commands)
     add_usage(commands)
     add_doctor(commands)
+    add_top(commands)
     add_ledger(commands)
     return top
 

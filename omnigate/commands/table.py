@@ -80,6 +80,22 @@ def print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
 
     A column that no row has is left out.
     """
+    terminal = sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns if terminal else None
+    head, *lines = table_lines(rows, columns, room)
+    print(f"{_BOLD}{head}{_PLAIN}" if terminal and has_colour(os.environ) else head)
+    for line in lines:
+        print(line)
+
+
+def table_lines(
+    rows: list[dict[str, Any]], columns: Sequence[str], room: int | None = None
+) -> list[str]:
+    """Return the lines of a table, its head first.
+
+    :param room: the columns of the terminal, which the longest texts are cut for; None for all that
+        it takes.
+    """
     shown = [name for name in columns if any(name in row for row in rows)] or list(columns)
     lines = [shown, *([_cell(row.get(name)) for name in shown] for row in rows)]
     numeric = [
@@ -87,13 +103,9 @@ def print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
         for name in shown
     ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-    terminal = sys.stdout.isatty()
-    if terminal:
-        widths = _fitting(widths, numeric, shutil.get_terminal_size().columns)
-    bold = terminal and has_colour(os.environ)
-    for place, line in enumerate(lines):
-        text = _GAP.join(map(_padded, line, widths, numeric)).rstrip()
-        print(f"{_BOLD}{text}{_PLAIN}" if bold and not place else text)
+    if room is not None:
+        widths = _fitting(widths, numeric, room)
+    return [_GAP.join(map(_padded, line, widths, numeric)).rstrip() for line in lines]
 
 
 def has_colour(environ: Mapping[str, str]) -> bool:

@@ -231,11 +231,12 @@ class StartTests(ServiceTestCase):
         return stopping
 
     def test_missing_credential(self) -> None:
-        """A provider's key that is not in the environment is told of by the variable's name."""
+        """A provider's key that is not in the environment is told of by its name, and counted."""
         with capturedLogs() as events:
             self.start()
         [told] = [event for event in events if event["log_level"] is LogLevel.error]
         self.assertEqual(("u2", "ABSENT_KEY"), (told["name"], told["variable"]))
+        self.assertEqual(1, self.service.parts.plane.figures()["missing_credentials"])
         self.successResultOf(self.stopped())
 
     def test_port_in_use(self) -> None:
