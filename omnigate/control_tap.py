@@ -20,6 +20,8 @@ from omnigate.config.prices import price_for
 from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.admin_key_file import AdminKeysFileError
+from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
@@ -123,7 +125,8 @@ def makeService(options: Options) -> Service:
         settings.config, reactor, lambda name: provider_key(os.environ, name), time.time
     )
     book = KeyBook(KeyStore(settings.keys, keys_writer, now_ms))
-    _load(config_file, book)
+    admin_keys = AdminKeyStore(settings.admin_keys, keys_writer, now_ms)
+    _load(config_file, book, admin_keys)
 
     metrics = ControlMetrics()
     reports = Reports(now_ms())
@@ -160,6 +163,8 @@ def makeService(options: Options) -> Service:
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
+    credentials.sign_in_failed = audit.sign_in_failed
+    credentials.admin_keys = admin_keys
     health = Health(lambda: ledger.trouble)
     openapi = OpenApi()
     routes = Routes(
@@ -167,14 +172,24 @@ def makeService(options: Options) -> Service:
         *openapi.endpoints(),
         *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
         *AdminApi(
-            book, watch, ledger, config_file, audit, reports, lambda: pause(reactor)
+            book,
+            watch,
+            ledger,
+            config_file,
+            audit,
+            reports,
+            admin_keys,
+            now_ms,
+            lambda: pause(reactor),
         ).endpoints(),
         *MetricsApi(metrics, metrics_writer).endpoints(),
     )
     openapi.describe(routes.endpoints)
     parts = ControlParts(
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
-        factory=ControlFactory(Gate(routes, credentials, reactor, time.time)),
+        factory=ControlFactory(
+            Gate(routes, credentials, reactor, time.time, settings.trusted_proxies)
+        ),
         health=health,
         audit=audit,
         ledger=ledger,
@@ -221,7 +236,7 @@ def _read_settings(options: Options) -> ControlSettings:
 def _check_folders(settings: ControlSettings) -> None:
     """Make sure of the folders that state is written to."""
     try:
-        for path in (settings.ledger, settings.keys, settings.audit):
+        for path in (settings.ledger, settings.keys, settings.admin_keys, settings.audit):
             check_writable(os.path.dirname(path))
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])
@@ -236,16 +251,17 @@ def _claim_state(settings: ControlSettings) -> Callable[[], None]:
     return lambda: os.close(held)
 
 
-def _load(config_file: ConfigFile, book: KeyBook) -> None:
-    """Read the config and the managed keys."""
+def _load(config_file: ConfigFile, book: KeyBook, admin_keys: AdminKeyStore) -> None:
+    """Read the config, the managed keys and the admin keys."""
     try:
         config_file.load()
         book.managed.load()
+        admin_keys.load()
         book.install(config_file.file_keys)
         faults = book.clashes()
         if faults:
             raise ConfigError(faults)
-    except KeysFileError as error:
+    except (KeysFileError, AdminKeysFileError) as error:
         refuse_start(PROGRAM, [str(error)])
     except ConfigError as error:
         refuse_start(PROGRAM, fault_lines(config_file.path, error.faults))

@@ -94,6 +94,7 @@ class ControlSettings:
     admin_token: str = attrs.field(repr=False)
     ledger: str
     keys: str
+    admin_keys: str
     audit: str
     audit_max_mb: int
 

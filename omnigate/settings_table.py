@@ -279,6 +279,14 @@ SETTINGS: tuple[Setting, ...] = (
         path,
     ),
     Setting(
+        "OMNIGATE_ADMIN_KEYS",
+        _CONTROL,
+        "admin_keys",
+        "{state_dir}/admin_keys.json",
+        "The file of admin keys; it holds their hashes, never a key.",
+        path,
+    ),
+    Setting(
         "OMNIGATE_AUDIT",
         _CONTROL,
         "audit",

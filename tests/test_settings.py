@@ -81,6 +81,7 @@ class DefaultTests(SynchronousTestCase):
                 "admin_token": ADMIN,
                 "ledger": "/var/lib/omnigate/ledger.jsonl",
                 "keys": "/var/lib/omnigate/keys.json",
+                "admin_keys": "/var/lib/omnigate/admin_keys.json",
                 "audit": "/var/lib/omnigate/audit.jsonl",
                 "audit_max_mb": 50,
             },

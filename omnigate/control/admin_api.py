@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from omnigate.control.admin_key_api import AdminKeyApi
+from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
 from omnigate.control.audit_api import AuditApi
 from omnigate.control.budget_watch import BudgetWatch
@@ -33,6 +35,8 @@ class AdminApi:
         config_file: ConfigFile,
         audit: AuditLog,
         reports: Reports,
+        admin_keys: AdminKeyStore,
+        now_ms: Callable[[], int],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._topics = (
@@ -40,6 +44,7 @@ class AdminApi:
             UsageApi(book, ledger, reports, pause),
             ConfigApi(config_file),
             AuditApi(audit),
+            AdminKeyApi(admin_keys, audit, now_ms),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -1,7 +1,7 @@
-"""Who may speak to the control plane: the internal token, the admin token, and lock-outs.
+"""Who may speak to the control plane: the internal token, operators' credentials, and lock-outs.
 
-Three audiences have three credentials, and none works in another's place; gateway keys are not
-known here at all. Credentials are judged from the head alone, before a body is read.
+Three audiences have three kinds of credentials, and none works in another's place; gateway keys are
+not known here at all. Credentials are judged from the head alone, before a body is read.
 """
 
 import hashlib
@@ -9,9 +9,11 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 import attrs
 
+from omnigate.control.admin_key import ADDRESS, DISABLED, EXPIRED, FULL, AdminKey
 from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError
 
 INTERNAL = "internal"
@@ -20,6 +22,12 @@ OPEN = "open"
 
 #: How the audit log names whoever shows the admin token.
 TOKEN_ACTOR = "admin-token"
+
+#: Why credentials are refused, by audience.
+REASONS = {
+    ADMIN: ("missing", "wrong", "locked", DISABLED, EXPIRED, ADDRESS),
+    INTERNAL: ("missing", "wrong", "locked"),
+}
 
 #: How many wrong credentials lock an address out, within how long and for how long. A person
 #: mistypes a few times; whoever guesses needs far more, and twenty a minute lead nowhere.
@@ -103,11 +111,50 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
+class AdminKeys(Protocol):
+    """The admin keys, as far as a credential is judged by them."""
+
+    def find(self, secret: str, address: str) -> tuple[AdminKey, str] | None:
+        """Return the key that a secret belongs to, and why it does not open it, or ``""``."""
+
+
+class NoAdminKeys:
+    """Knows no admin key."""
+
+    def find(self, secret: str, address: str) -> tuple[AdminKey, str] | None:
+        """Find nothing."""
+        return None
+
+
+@attrs.frozen
+class Caller:
+    """Who was admitted.
+
+    :ivar actor: whose credential it was, as the audit log names it; the empty string where no
+        operator's is asked for.
+    :ivar may_write: whether it may change anything.
+    """
+
+    actor: str = ""
+    may_write: bool = True
+
+
+_REALM = ((b"www-authenticate", b'Bearer realm="omnigate"'),)
+
+#: What whoever shows the right secret is told when it opens nothing.
+_CLOSED = {
+    DISABLED: "this admin key is disabled; use another one",
+    EXPIRED: "this admin key has expired; use another one",
+}
+
+
 class Credentials:
-    """The two tokens, kept as digests and compared in constant time.
+    """The two tokens, kept as digests and compared in constant time, and the admin keys.
 
     :param now: a steady clock in seconds.
-    :param count: told of every refusal: audience, and ``"missing"``, ``"wrong"`` or ``"locked"``.
+    :param count: told of every refusal: audience, and one of :data:`REASONS`.
+    :ivar admin_keys: the admin keys that there are.
+    :ivar sign_in_failed: told of every operator's credential that was refused: address and reason.
     """
 
     def __init__(
@@ -121,6 +168,8 @@ class Credentials:
         self._admin = _digest(admin_token.encode())
         self._now = now
         self._count = count
+        self.admin_keys: AdminKeys = NoAdminKeys()
+        self.sign_in_failed: Callable[[str, str], None] = lambda address, reason: None
         self.admin_lockout = Lockout()
         self.internal_lockout = Lockout()
 
@@ -130,42 +179,63 @@ class Credentials:
         address: str,
         internal: Sequence[bytes],
         authorization: Sequence[bytes],
-    ) -> str:
+    ) -> Caller:
         """Admit a request to its audience, or refuse it.
 
-        :return: whose credential it was, as the audit log names it; the empty string where no
-            operator's is asked for.
         :param internal: the values of ``x-omnigate-internal``, one per header line.
         :param authorization: the values of ``authorization``.
-        :raises GatewayError: 401, or 429 while the address is locked out; with the codes of
-            the public table for data planes, and of the admin API for operators.
+        :raises GatewayError: 401, 403 for an admin key from elsewhere, or 429 while the address is
+            locked out; with the codes of the public table for data planes, and of the admin API
+            for operators. 503 for an admin key while they are not loaded.
         """
         if audience == ADMIN:
             return self._judge_admin(address, authorization)
         if audience == INTERNAL:
             self._judge_internal(address, internal)
-        return ""
+        return Caller()
 
-    def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> str:
-        """Admit the admin token; a locked address is refused even with the right one."""
+    def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> Caller:
+        """Admit an operator; a locked address is refused even with the right credential."""
         self._refuse_locked(ADMIN, self.admin_lockout, address)
         if not authorization:
+            # Nobody tried to sign in, so it is no failed sign-in, either.
             self._count(ADMIN, "missing")
             raise GatewayError(
                 "invalid_token",
                 "the admin token is missing; send it as 'Authorization: Bearer …'",
-                headers=((b"www-authenticate", b'Bearer realm="omnigate"'),),
+                headers=_REALM,
             )
         match = _BEARER.match(authorization[0]) if len(authorization) == 1 else None
-        if match is None or not hmac.compare_digest(_digest(match[1]), self._admin):
-            self.admin_lockout.wrong(address, self._now())
-            self._count(ADMIN, "wrong")
+        if match is not None:
+            if hmac.compare_digest(_digest(match[1]), self._admin):
+                return Caller(TOKEN_ACTOR)
+            found = self.admin_keys.find(match[1].decode("ascii"), address)
+            if found is not None:
+                key, closed = found
+                if closed:
+                    self._refuse_closed(closed, address)
+                return Caller(key.actor, key.scope == FULL)
+        self.admin_lockout.wrong(address, self._now())
+        self._failed("wrong", address)
+        raise GatewayError(
+            "invalid_token",
+            "this is neither the admin token nor the secret of an admin key; see "
+            "OMNIGATE_ADMIN_TOKEN of the control plane",
+            headers=_REALM,
+        )
+
+    def _refuse_closed(self, closed: str, address: str) -> NoReturn:
+        """Refuse a right secret that opens nothing; who has it guesses nothing, so no lock-out."""
+        self._failed(closed, address)
+        if closed == ADDRESS:
             raise GatewayError(
-                "invalid_token",
-                "this is not the admin token; see OMNIGATE_ADMIN_TOKEN of the control plane",
-                headers=((b"www-authenticate", b'Bearer realm="omnigate"'),),
+                "address_not_allowed", "this admin key does not work from this address"
             )
-        return TOKEN_ACTOR
+        raise GatewayError("invalid_token", _CLOSED[closed], headers=_REALM)
+
+    def _failed(self, reason: str, address: str) -> None:
+        self._count(ADMIN, reason)
+        self.sign_in_failed(address, reason)
 
     def _judge_internal(self, address: str, internal: Sequence[bytes]) -> None:
         """Admit the internal token.
@@ -189,7 +259,10 @@ class Credentials:
     def _refuse_locked(self, audience: str, lockout: Lockout, address: str) -> None:
         wait = lockout.locked_for(address, self._now())
         if wait > 0.0:
-            self._count(audience, "locked")
+            if audience == ADMIN:
+                self._failed("locked", address)
+            else:
+                self._count(audience, "locked")
             raise GatewayError(
                 "too_many_attempts" if audience == ADMIN else "rate_limit_exceeded",
                 "too many wrong credentials from this address; wait a minute",

@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 import omnigate
 import twisted
 from omnigate.control.audit import AuditLog
+from omnigate.control.auth import REASONS
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.gateway_key import GatewayKey
@@ -199,8 +200,8 @@ class ControlMetrics:
             "Requests to this plane with missing or wrong credentials, or from a locked address.",
             *("audience", "reason"),
         )
-        for audience in ("admin", "internal"):
-            for reason in ("missing", "wrong", "locked"):
+        for audience, reasons in REASONS.items():
+            for reason in reasons:
                 self._auth_failures.add((audience, reason), 0)
 
     def _make_state(self) -> None:

@@ -31,8 +31,10 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, Request, datetimeToString
 from zope.interface import implementer
 
+from omnigate.client_address import TrustedProxies
 from omnigate.control.auth import INTERNAL, Credentials
 from omnigate.control.routes import (
+    WRITE,
     Answer,
     Call,
     Endpoint,
@@ -56,6 +58,8 @@ REQUEST_SECONDS: Final = 30.0
 #: the answer instead of a reset.
 LINGER_SECONDS: Final = 2.0
 
+NOBODY: Final = TrustedProxies()
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 _log = Logger(namespace="omnigate.control.web")
@@ -66,12 +70,14 @@ class Gate:
     """What judges and answers: routes, credentials, and the time for the ``date`` header.
 
     :ivar wall: seconds since 1970.
+    :ivar proxies: who is believed about the address of a caller.
     """
 
     routes: Routes
     credentials: Credentials
     clock: IReactorTime
     wall: Callable[[], float]
+    proxies: TrustedProxies = NOBODY
 
 
 @attrs.frozen
@@ -96,6 +102,7 @@ class ControlRequest(Request):
         self._admitted: _Admitted | None = None
         self._refusal: GatewayError | None = None
         self._gone = False
+        self._address = ""
         self.request_id = ""
 
     @property
@@ -123,13 +130,18 @@ class ControlRequest(Request):
             raise GatewayError("invalid_request", "only HTTP/1.1 is spoken here", status=505)
         parsed = parse_target(target)
         self._audience = audience_of(parsed.path)
-        actor = self._gate.credentials.judge(
+        self._address = self._find_address()
+        caller = self._gate.credentials.judge(
             self._audience,
             self._address,
             self._header_lines(b"x-omnigate-internal"),
             self._header_lines(b"authorization"),
         )
         endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
+        if endpoint.scope == WRITE and not caller.may_write:
+            raise GatewayError(
+                "insufficient_scope", "this admin key may look only; use one with the scope full"
+            )
         if length is None:
             raise GatewayError("length_required", "send the body with a content-length")
         if length and not endpoint.body_limit:
@@ -139,12 +151,12 @@ class ControlRequest(Request):
                 "request_too_large", f"the body may be at most {endpoint.body_limit} bytes"
             )
         query = parse_query(parsed.query, endpoint.query)
-        return _Admitted(endpoint, parsed.path, name, query, actor)
+        return _Admitted(endpoint, parsed.path, name, query, caller.actor)
 
-    @property
-    def _address(self) -> str:
-        """Where the request came from."""
-        return str(getattr(self.client, "host", ""))
+    def _find_address(self) -> str:
+        """Tell where the request comes from; over a socket of the file system that is nowhere."""
+        forwarded = self._header_lines(b"x-forwarded-for")
+        return self._gate.proxies.client(str(getattr(self.client, "host", "")), forwarded)
 
     def _header_lines(self, name: bytes) -> list[bytes]:
         return list(self.requestHeaders.getRawHeaders(name, []))

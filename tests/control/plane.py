@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from omnigate.config.prices import price_for
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -94,6 +95,10 @@ class Plane:
         self.config_file.load()
         self.store = KeyStore(os.path.join(folder, "keys.json"), self.writer, self.now_ms)
         self.store.load()
+        self.admin_keys = AdminKeyStore(
+            os.path.join(folder, "admin_keys.json"), self.writer, self.now_ms
+        )
+        self.admin_keys.load()
         self.book = KeyBook(self.store, self.config_file.file_keys)
         self.config_file.on_change(lambda _: self.book.install(self.config_file.file_keys))
         self.metrics = ControlMetrics()
@@ -152,11 +157,15 @@ class Plane:
                 self.config_file,
                 self.audit,
                 self.reports,
+                self.admin_keys,
+                self.now_ms,
                 self.pause,
             ).endpoints(),
             *MetricsApi(self.metrics, self.scrape_writer).endpoints(),
             clock=self.clock,
         )
+        self.talk.credentials.admin_keys = self.admin_keys
+        self.talk.credentials.sign_in_failed = self.audit.sign_in_failed
         openapi.describe(self.talk.routes.endpoints)
         self.described = Described(document(self.talk.routes.endpoints))
         if open_ledger:

@@ -141,6 +141,12 @@ class AnswerTests(SynchronousTestCase):
         yield "GET", "/admin/audit?limit=1", None
         yield "GET", "/admin/config", None
         yield "POST", "/admin/reload", None
+        yield "POST", "/admin/admin-keys", b'{"name":"ops","scope":"full"}'
+        yield "PATCH", "/admin/admin-keys/ops", b'{"scope":"read_only"}'
+        yield "GET", "/admin/admin-keys/ops", None
+        yield "GET", "/admin/admin-keys", None
+        yield "POST", "/admin/admin-keys/ops/rotate", b'{"grace_s":5}'
+        yield "DELETE", "/admin/admin-keys/ops", None
         yield "GET", "/admin/openapi.json", None
         for path in ("/metrics", "/healthz", "/livez", "/readyz"):
             yield "GET", path, None

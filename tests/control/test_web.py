@@ -8,6 +8,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.client_address import TrustedProxies
+from omnigate.control.auth import WRONG_IN_WINDOW
 from omnigate.control.parameters import whole
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.web import IDLE_SECONDS, REQUEST_SECONDS, ControlFactory
@@ -97,6 +99,26 @@ class ListenerTests(SynchronousTestCase):
         for method, target, headers, status in cases:
             reply = self.talk.ask(method, target, headers)
             self.assertEqual(reply.status, status, (target, headers))
+
+    def test_an_address_behind_a_proxy(self) -> None:
+        """A lock-out is that of the client, whom only a trusted proxy may name."""
+        wrong = (b"authorization", b"Bearer wrong")
+
+        def ask(client: bytes, *headers: tuple[bytes, bytes]) -> int:
+            headers = (*headers, (b"x-forwarded-for", client))
+            return self.talk.ask("GET", "/admin/keys", headers).status
+
+        self.talk.factory.gate.proxies = TrustedProxies.parse("192.168.1.0/24")
+        for _ in range(WRONG_IN_WINDOW):
+            self.assertEqual(ask(b"203.0.113.1, 198.51.100.7", wrong), 401)
+        self.assertEqual(ask(b"198.51.100.7", *ADMIN), 429)
+        self.assertEqual(ask(b"198.51.100.8", *ADMIN), 200)
+        self.assertEqual(ask(b"198.51.100.7, 198.51.100.8", *ADMIN), 200)
+        self.assertEqual([call.address for call in self.calls], ["198.51.100.8"] * 2)
+        self.talk.factory.gate.proxies = TrustedProxies()
+        self.assertEqual(ask(b"198.51.100.7", *ADMIN), 200)
+        self.assertEqual(self.calls[-1].address, "192.168.1.1")
+        self.assertEqual({call.actor for call in self.calls}, {"admin-token"})
 
     def test_error_shapes(self) -> None:
         """Operators get problem documents, data planes the envelope that clients get."""
