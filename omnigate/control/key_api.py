@@ -5,16 +5,19 @@ Amounts of money are exact decimal numbers of US dollars.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from omnigate.config import values
+from omnigate.config import key_values, values
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.control.admin_json import dollars, encode, read_body, time
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed
+from omnigate.control.key_members import read_grace
 from omnigate.control.keys import KeyBook
+from omnigate.control.parameters import Parameter, read_whole
+from omnigate.control.parameters import whole as whole_parameter
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
     COUNT,
@@ -40,6 +43,14 @@ MAX_KEY_BYTES: Final = 256 * 1024
 #: Keys that are shown in one go; five hundred take about 5 ms.
 KEYS_AT_ONCE: Final = 500
 
+#: Keys of one page: at most 130 MB where each has the longest lists, and 500 KB of ordinary ones.
+MAX_PAGE: Final = 1_000
+
+LIMIT: Final = whole_parameter("limit", "how many keys to show at most", MAX_PAGE, MAX_PAGE)
+AFTER: Final = Parameter(
+    "after", "show keys behind this name only: `next` of the page before", NAME
+)
+
 #: What is told of a key by the ledger.
 _STANDING: Final = ("spent_usd", "left_usd", "blocked", "over_soft", "turns_at")
 
@@ -48,6 +59,17 @@ _BODY: Final = {
     "rpm": whole(0, values.MAX_RPM),
     "models": or_null({**rows(TEXT), "minItems": 1, "maxItems": MAX_PATTERNS}),
     "max_concurrent": whole(0, values.MAX_CONCURRENT),
+    "tpm": whole(0, key_values.MAX_TPM),
+    "allowed_ips": or_null({**rows(TEXT), "minItems": 1, "maxItems": key_values.MAX_NETWORKS}),
+    "endpoints": or_null(
+        {
+            **rows(one_of(*key_values.ENDPOINT_KINDS)),
+            "minItems": 1,
+            "maxItems": len(key_values.ENDPOINT_KINDS),
+        }
+    ),
+    "expires_at": or_null(TIME),
+    "disabled": FLAG,
     "budget_usd": or_null(DOLLARS),
     "soft_budget_usd": or_null(DOLLARS),
     "budget_period": one_of(*PERIODS),
@@ -60,6 +82,11 @@ KEY_CHANGE: Final[Schema] = record(
     optional=tuple(_BODY),
     title="KeyChange",
 )
+ROTATION: Final[Schema] = record(
+    {"grace_s": {**whole(0, key_values.MAX_GRACE_S), "default": 0}},
+    optional=("grace_s",),
+    title="Rotation",
+)
 
 _ROW: Final = {
     "name": TEXT,
@@ -68,11 +95,18 @@ _ROW: Final = {
     "rpm": COUNT,
     "models": or_null(rows(TEXT)),
     "max_concurrent": COUNT,
+    "tpm": COUNT,
+    "allowed_ips": or_null(rows(TEXT)),
+    "endpoints": or_null(rows(TEXT)),
+    "expires_at": or_null(TIME),
+    "disabled": FLAG,
     "budget_usd": or_null(DOLLARS),
     "soft_budget_usd": or_null(DOLLARS),
     "budget_period": or_null(one_of(*PERIODS)),
     "budget_timezone": or_null(TEXT),
     "created_at": or_null(TIME),
+    "rotated_at": or_null(TIME),
+    "old_secrets_until": or_null(TIME),
     "spent_usd": or_null(DOLLARS),
     "left_usd": or_null(DOLLARS),
     "blocked": or_null(FLAG),
@@ -82,7 +116,9 @@ _ROW: Final = {
 
 KEY: Final[Schema] = record(_ROW, title="Key")
 MADE_KEY: Final[Schema] = record({"secret": TEXT, **_ROW}, title="MadeKey")
-KEYS: Final[Schema] = record({"keys": rows(KEY)})
+KEYS: Final[Schema] = record(
+    {"keys": {**rows(KEY), "maxItems": MAX_PAGE + 1}, "next": or_null(NAME)}, title="Keys"
+)
 DELETED: Final[Schema] = record({"name": TEXT, "deleted": FLAG}, title="Deleted")
 
 
@@ -115,7 +151,14 @@ class KeyApi:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
         return (
-            Endpoint("GET", "/admin/keys", self.list_keys, summary="List all keys", answer=KEYS),
+            Endpoint(
+                "GET",
+                "/admin/keys",
+                self.list_keys,
+                summary="List keys of both kinds by name, a page at a time",
+                parameters=(LIMIT, AFTER),
+                answer=KEYS,
+            ),
             Endpoint(
                 "POST",
                 "/admin/keys",
@@ -153,17 +196,32 @@ class KeyApi:
                 answer=DELETED,
                 refusals=("not_found", "conflict", "storage_unavailable"),
             ),
+            Endpoint(
+                "POST",
+                "/admin/keys/{name}/rotate",
+                self.rotate_key,
+                body_limit=MAX_KEY_BYTES,
+                summary="Give a managed key a new secret, which is shown this once",
+                body=ROTATION,
+                answer=MADE_KEY,
+                refusals=("not_found", "conflict", "storage_unavailable"),
+            ),
         )
 
     async def list_keys(self, call: Call) -> Answer:
-        """Answer every key of both kinds, by name."""
-        keys = sorted(self._book, key=lambda key: key.name)
+        """Answer keys of both kinds by name, and the name that the next page comes behind."""
+        limit, after = read_whole(call.query, LIMIT), _after(call.query)
+        keys = sorted((key for key in self._book if key.name > after), key=lambda key: key.name)
+        page = keys[:limit]
+        # A file that was read again may have brought the name of a managed key.
+        page += [key for key in keys[limit : limit + 1] if key.name == page[-1].name]
+        more = page[-1].name if len(keys) > len(page) else None
         rows: list[bytes] = []
-        for start in range(0, len(keys), KEYS_AT_ONCE):
+        for start in range(0, len(page), KEYS_AT_ONCE):
             if start:
                 await self._pause()
-            rows.extend(encode(self._key_row(key)) for key in keys[start : start + KEYS_AT_ONCE])
-        return Answer(b'{"keys":[' + b",".join(rows) + b"]}")
+            rows.extend(encode(self._key_row(key)) for key in page[start : start + KEYS_AT_ONCE])
+        return Answer(b'{"keys":[%b],"next":%b}' % (b",".join(rows), encode(more)))
 
     async def show_key(self, call: Call) -> Answer:
         """Answer one key."""
@@ -190,6 +248,13 @@ class KeyApi:
         key = await self._book.managed.change(call.name, lambda key: changed(key, body))
         return Answer(encode(self._key_row(key)))
 
+    async def rotate_key(self, call: Call) -> Answer:
+        """Give a managed key a new secret; it is in this answer and nowhere else."""
+        self._check_managed(call.name, "add another key there, and take this one out later")
+        grace_s = read_grace(read_body(call.body))
+        key, secret = await self._book.managed.rotate(call.name, grace_s)
+        return Answer(encode({"secret": secret, **self._key_row(key)}))
+
     def _check_managed(self, name: str, remedy: str) -> None:
         """Refuse what is the config file's."""
         if self._book.is_file_key(name) and self._book.managed.get(name) is None:
@@ -210,11 +275,18 @@ class KeyApi:
             "rpm": key.rpm,
             "models": key.models,
             "max_concurrent": key.max_concurrent,
+            "tpm": key.tpm,
+            "allowed_ips": key.allowed_ips,
+            "endpoints": key.endpoints,
+            "expires_at": time(key.expires_ms or None),
+            "disabled": key.disabled,
             "budget_usd": dollars(key.budget_nano),
             "soft_budget_usd": dollars(key.soft_budget_nano),
             "budget_period": key.budget_period if key.has_budget else None,
             "budget_timezone": key.budget_timezone if key.has_budget else None,
             "created_at": time(key.created_ms),
+            "rotated_at": time(key.rotated_ms),
+            "old_secrets_until": time(key.old_secrets_until_ms(self._book.managed.now_ms())),
         }
         if not self._ledger.ready:
             return {**row, **dict.fromkeys(_STANDING)}
@@ -227,3 +299,14 @@ class KeyApi:
             "over_soft": stands.over_soft,
             "turns_at": time(stands.turns_at_ms) if key.has_budget else None,
         }
+
+
+def _after(query: Mapping[str, str]) -> str:
+    """Return the name that a page comes behind, or the empty string for the first page.
+
+    :raises GatewayError: ``invalid_request``; it is the name of no key.
+    """
+    try:
+        return values.name(query[AFTER.name]) if AFTER.name in query else ""
+    except values.BadValueError as fault:
+        raise GatewayError("invalid_request", f"after {fault}", param="after") from None

@@ -35,7 +35,7 @@ def changed(key: GatewayKey, body: object) -> GatewayKey:
         raise GatewayError(
             "invalid_request", '"name": a key keeps its name; make another key', param=_FIXED
         )
-    wanted = {**_members(key), **body}
+    wanted = {**written(key), **body}
     wanted = {
         member: value
         for member, value in wanted.items()
@@ -59,7 +59,7 @@ def _bare(key: GatewayKey) -> GatewayKey:
     )
 
 
-def _members(key: GatewayKey) -> dict[str, Any]:
+def written(key: GatewayKey) -> dict[str, Any]:
     """Return a key as whoever makes such a key would write it."""
     members: dict[str, Any] = {
         "name": key.name,
@@ -79,6 +79,23 @@ def _members(key: GatewayKey) -> dict[str, Any]:
         if key.budget_period != TOTAL:
             members["budget_timezone"] = key.budget_timezone
     return members
+
+
+def differences(before: GatewayKey, after: GatewayKey) -> dict[str, Any]:
+    """Return the members that a change gave other values, with the new ones, as they are written.
+
+    A member that is gone is null.
+    """
+    was, now = written(before), written(after)
+    return {
+        member: now.get(member) for member in {**was, **now} if now.get(member) != was.get(member)
+    }
+
+
+def set_members(key: GatewayKey) -> dict[str, Any]:
+    """Return the members of a key that say anything, as they are written, but for its name."""
+    bare = _bare(key)
+    return differences(bare, key)
 
 
 def _list(entries: tuple[str, ...] | None) -> list[str] | None:

@@ -79,6 +79,10 @@ FIELDS: Final[Mapping[str, Field]] = {
     "disabled": ("disabled", values.flag),
 }
 
+_ROTATION: Final[Mapping[str, Field]] = {
+    "grace_s": ("grace_s", values.whole(0, key_values.MAX_GRACE_S)),
+}
+
 
 def read_members(
     value: object,
@@ -110,3 +114,11 @@ def read_members(
         shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in faults[:20])
         raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
     return read
+
+
+def read_grace(body: object) -> int:
+    """Judge the body of a rotation; return the seconds that older secrets work on.
+
+    :raises GatewayError: ``invalid_request``.
+    """
+    return int(read_members(body, _ROTATION, ()).get("grace_s", 0))

@@ -54,6 +54,7 @@ class KeyStore:
     fails on disk leaves both as they were.
 
     :ivar name: what the log calls it.
+    :ivar now_ms: the time by which keys expire and graces end.
     :ivar revision: another number after every change.
     """
 
@@ -73,7 +74,7 @@ class KeyStore:
         """
         self.path = path
         self._writer = writer
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._make_secret = make_secret
         self._crashed = crashed
         self._keys: dict[str, GatewayKey] = {}
@@ -171,7 +172,7 @@ class KeyStore:
                 )
             secret = self._make_secret()
             key = GatewayKey(
-                **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self._now_ms()
+                **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self.now_ms()
             )
             await witness(key)
             await self._replace({**self._keys, name: key})
@@ -197,7 +198,7 @@ class KeyStore:
             key = self._existing(name)
             new = change(key)
             if new != key:
-                new = attrs.evolve(new, earlier=new.in_grace(self._now_ms()))
+                new = attrs.evolve(new, earlier=new.in_grace(self.now_ms()))
                 await witness(new)
                 await self._replace({**self._keys, name: new})
         finally:
@@ -219,7 +220,7 @@ class KeyStore:
         try:
             key = self._existing(name)
             secret = self._make_secret()
-            new = rotated(key, sha256_hex(secret), self._now_ms(), grace_s)
+            new = rotated(key, sha256_hex(secret), self.now_ms(), grace_s)
             await witness(new)
             await self._replace({**self._keys, name: new})
         finally:

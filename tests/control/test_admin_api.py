@@ -90,16 +90,6 @@ class KeyTests(SynchronousTestCase):
             [(key["name"], key["source"]) for key in keys], [("aa", "managed"), ("app", "file")]
         )
 
-    def test_many_keys_in_slices(self) -> None:
-        """A long list is put together with pauses in between, and is whole."""
-        keys = "".join(
-            f'[[keys]]\nname = "key-{n}"\nkey_sha256 = "{n:064x}"\n' for n in range(1200)
-        )
-        self.plane.write_config(CONFIG + keys)
-        self.plane.admin("POST", "/admin/reload")
-        listed = self.plane.admin("GET", "/admin/keys").json()["keys"]
-        self.assertEqual((len(listed), self.plane.pauses), (1201, 2))
-
     def test_standing(self) -> None:
         """A key shows what it spent, what is left, and when its period turns."""
         batch = json.dumps({"events": [event()]}).encode()

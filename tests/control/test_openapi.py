@@ -132,7 +132,8 @@ class AnswerTests(SynchronousTestCase):
         yield "POST", "/admin/keys", b'{"name":"m1","rpm":5,"models":["fast"],"budget_usd":1}'
         yield "PATCH", "/admin/keys/m1", b'{"rpm":null,"soft_budget_usd":0.5}'
         yield "GET", "/admin/keys/m1", None
-        yield "GET", "/admin/keys", None
+        yield "GET", "/admin/keys?limit=1&after=a", None
+        yield "POST", "/admin/keys/m1/rotate", b'{"grace_s":60}'
         yield "DELETE", "/admin/keys/m1", None
         for by in ("key", "model", "upstream", "day"):
             yield "GET", f"/admin/usage?by={by}&since=2026-11-01&until=2026-11-30", None

@@ -1,0 +1,226 @@
+"""Gateway keys by the admin API: pages, limits, rotation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.snapshot import SnapshotKey, SnapshotSecret, decode_snapshot
+from omnigate.control.key_api import MAX_PAGE
+from omnigate.control.key_secret import sha256_hex
+from omnigate.periods import rfc3339
+from tests.control.conversation import Reply
+from tests.control.plane import CONFIG, START, Plane
+
+LIMITS: dict[str, Any] = {
+    "tpm": 60_000,
+    "allowed_ips": ["10.0.0.0/8", "2001:db8::1"],
+    "endpoints": ["chat", "models"],
+    "expires_at": "2027-01-31T01:00:00+01:00",
+    "disabled": True,
+}
+
+
+class KeyApiCase(SynchronousTestCase):
+    """A control plane with one file key."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        self.plane = Plane(self.folder)
+
+    def ask(self, method: str, target: str, **members: Any) -> Reply:
+        body = json.dumps(members).encode() if method in ("POST", "PATCH") else None
+        return self.plane.admin(method, target, body)
+
+    def create(self, name: str, **members: Any) -> Any:
+        reply = self.ask("POST", "/admin/keys", name=name, **members)
+        self.assertEqual(reply.status, 201, reply.body)
+        return reply.json()
+
+    def snapshot(self) -> dict[str, SnapshotKey]:
+        """The keys as a data plane gets them, by name."""
+        data = self.plane.internal("GET", "/internal/config").body
+        return {key.name: key for key in decode_snapshot(data).keys}
+
+
+class PageTests(KeyApiCase):
+    """Lists of keys."""
+
+    def names(self, target: str) -> tuple[list[str], str | None]:
+        answer = self.ask("GET", target).json()
+        return [key["name"] for key in answer["keys"]], answer["next"]
+
+    def test_pages(self) -> None:
+        """Each goes on behind the last name of the one before, and the last one says so."""
+        for name in ("b", "a", "c"):
+            self.create(name)
+        self.assertEqual(self.names("/admin/keys"), (["a", "app", "b", "c"], None))
+        self.assertEqual(self.names("/admin/keys?limit=2"), (["a", "app"], "app"))
+        self.assertEqual(self.names("/admin/keys?limit=2&after=app"), (["b", "c"], None))
+        self.assertEqual(self.names("/admin/keys?after=bb"), (["c"], None))
+        self.assertEqual(self.names("/admin/keys?after=zz"), ([], None))
+
+    def test_two_keys_with_one_name(self) -> None:
+        """They stand on one page, so that neither is passed over."""
+        self.create("web")
+        self.plane.write_config(CONFIG.replace('name = "app"', 'name = "web"'))
+        self.plane.admin("POST", "/admin/reload")
+        self.create("z")
+        self.assertEqual(self.names("/admin/keys?limit=1"), (["web", "web"], "web"))
+        self.assertEqual(self.names("/admin/keys?limit=1&after=web"), (["z"], None))
+
+    def test_a_full_page(self) -> None:
+        """Where nothing is asked for there is a bound all the same."""
+        keys = "".join(
+            f'[[keys]]\nname = "key-{n:04}"\nkey_sha256 = "{n:064x}"\n' for n in range(MAX_PAGE)
+        )
+        self.plane.write_config(CONFIG + keys)
+        self.plane.admin("POST", "/admin/reload")
+        names, after = self.names("/admin/keys")
+        self.assertEqual((len(names), after), (MAX_PAGE, "key-0998"))
+        self.assertEqual(self.names("/admin/keys?after=key-0998"), (["key-0999"], None))
+        self.assertEqual(self.plane.pauses, 1)
+
+    def test_bad_pages(self) -> None:
+        for query in ("limit=0", f"limit={MAX_PAGE + 1}", "limit=x", "after=", "after=%2E", "x=1"):
+            reply = self.ask("GET", f"/admin/keys?{query}")
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
+
+
+class LimitTests(KeyApiCase):
+    """What a key may be held to."""
+
+    def test_made_changed_and_taken_away(self) -> None:
+        """Each limit is shown as it was given, in its one spelling, and reaches data planes."""
+        made = self.create("m1", **LIMITS)
+        shown = LIMITS | {"expires_at": "2027-01-31T00:00:00.000Z"}
+        self.assertEqual({name: made[name] for name in LIMITS}, shown)
+        self.assertNotIn("m1", self.snapshot())
+        self.assertEqual(self.ask("PATCH", "/admin/keys/m1", disabled=False).status, 200)
+        key = self.snapshot()["m1"]
+        self.assertEqual((key.tpm, key.expires_ms), (60_000, 1_801_353_600_000))
+        self.assertEqual(key.allowed_ips, ("10.0.0.0/8", "2001:db8::1"))
+        self.assertEqual((key.endpoints, key.secrets), (("chat", "models"), None))
+        bare = self.ask("PATCH", "/admin/keys/m1", **dict.fromkeys(LIMITS)).json()
+        nothing = {"tpm": 0, "disabled": False}
+        self.assertEqual({name: bare[name] for name in LIMITS}, dict.fromkeys(LIMITS) | nothing)
+        self.assertEqual(self.snapshot()["m1"].tpm, 0)
+
+    def test_of_file_keys(self) -> None:
+        """They are shown alike; a file key is never disabled."""
+        limits = 'tpm = 5\nallowed_ips = ["192.0.2.0/24"]\nexpires_at = 2027-01-31T00:00:00Z\n'
+        self.plane.write_config(CONFIG.replace("rpm = 600\n", limits + 'endpoints = ["chat"]\n'))
+        self.assertEqual(self.plane.admin("POST", "/admin/reload").status, 200)
+        shown = self.ask("GET", "/admin/keys/app").json()
+        self.assertEqual((shown["tpm"], shown["allowed_ips"]), (5, ["192.0.2.0/24"]))
+        self.assertEqual(shown["expires_at"], "2027-01-31T00:00:00.000Z")
+        self.assertEqual((shown["endpoints"], shown["disabled"]), (["chat"], False))
+        key = self.snapshot()["app"]
+        self.assertEqual((key.tpm, key.expires_ms), (5, 1_801_353_600_000))
+        self.plane.write_config(CONFIG.replace("rpm = 600\n", "disabled = true\n"))
+        reply = self.plane.admin("POST", "/admin/reload")
+        self.assertEqual(reply.status, 409)
+        self.assertIn(b"is for managed keys", reply.body)
+
+    def test_what_they_may_be(self) -> None:
+        """Every fault names its member, in a new key and in a change."""
+        self.create("m1")
+        wrong: tuple[dict[str, Any], ...] = (
+            {"tpm": -1},
+            {"tpm": 1.5},
+            {"allowed_ips": []},
+            {"allowed_ips": "10.0.0.0/8"},
+            {"allowed_ips": ["10.0.0.1/8"]},
+            {"allowed_ips": ["10.0.0.0/8"] * 65},
+            {"allowed_ips": [None]},
+            {"endpoints": []},
+            {"endpoints": ["chats"]},
+            {"endpoints": ["chat"] * 8},
+            {"expires_at": "2027-01-31"},
+            {"expires_at": 1_801_353_600},
+            {"disabled": 1},
+            {"disabled": "yes"},
+            {"secret_sha256": "0" * 64},
+            {"earlier": []},
+            {"expires_ms": 5},
+        )
+        for members in wrong:
+            (param,) = members
+            for reply in (
+                self.ask("POST", "/admin/keys", name="m2", **members),
+                self.ask("PATCH", "/admin/keys/m1", **members),
+            ):
+                self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
+                self.assertEqual(reply.json()["param"], param)
+
+
+class RotationTests(KeyApiCase):
+    """New secrets."""
+
+    def rotate(self, name: str = "m1", **members: Any) -> Reply:
+        return self.ask("POST", f"/admin/keys/{name}/rotate", **members)
+
+    def test_rotate(self) -> None:
+        """The new secret is shown once; the key stays what it was, and so does its identity."""
+        made = self.create("m1", rpm=7)
+        reply = self.rotate(grace_s=60)
+        told = reply.json()
+        secret, until = told.pop("secret"), rfc3339((START + 60) * 1000)
+        self.assertEqual((reply.status, told["old_secrets_until"]), (200, until))
+        self.assertEqual((told["key_sha256"], told["rpm"]), (made["key_sha256"], 7))
+        self.assertEqual(told["rotated_at"], rfc3339(START * 1000))
+        self.assertEqual(told, self.ask("GET", "/admin/keys/m1").json())
+        self.assertNotIn(sha256_hex(secret), json.dumps(told))
+        key = self.snapshot()["m1"]
+        self.assertEqual(
+            key.secrets,
+            (
+                SnapshotSecret(sha256_hex(secret)),
+                SnapshotSecret(made["key_sha256"], (START + 60) * 1000),
+            ),
+        )
+        self.plane.clock.advance(60)
+        self.assertIsNone(self.ask("GET", "/admin/keys/m1").json()["old_secrets_until"])
+        # A start finds all of it.
+        before = self.snapshot()
+        self.plane.close()
+        self.plane = Plane(self.folder)
+        self.assertEqual(self.snapshot(), before)
+
+    def test_without_grace(self) -> None:
+        """Which is what there is if none is asked for."""
+        self.create("m1")
+        told = self.rotate().json()
+        self.assertIsNone(told["old_secrets_until"])
+        self.assertEqual(
+            self.snapshot()["m1"].secrets, (SnapshotSecret(sha256_hex(told["secret"])),)
+        )
+
+    def test_what_cannot_be_rotated(self) -> None:
+        """Each refusal says what to do."""
+        self.create("m1", disabled=True)
+        self.create("m2", expires_at="2026-01-01T00:00:00Z")
+        for name, status, code, words in (
+            ("none", 404, "not_found", "no managed key"),
+            ("app", 409, "conflict", "stands in the config file"),
+            ("m1", 409, "conflict", "enable it"),
+            ("m2", 409, "conflict", "expires_at"),
+        ):
+            reply = self.rotate(name)
+            self.assertEqual((reply.status, reply.json()["code"]), (status, code))
+            self.assertIn(words, reply.json()["detail"])
+        for members in ({"grace_s": -1}, {"grace_s": 2_592_001}, {"grace_s": "1"}, {"grace": 1}):
+            self.assertEqual(self.rotate("m1", **members).status, 400)
+        self.assertEqual(self.plane.admin("POST", "/admin/keys/m1/rotate", b"").status, 400)
+        self.assertEqual(self.ask("GET", "/admin/keys/m1/rotate").status, 405)
+
+    def test_a_disk_that_refuses(self) -> None:
+        """The old secret stays the one that works."""
+        self.create("m1")
+        before = self.snapshot()
+        self.plane.writer.stop()
+        reply = self.rotate(grace_s=5)
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "storage_unavailable"))
+        self.assertEqual(self.snapshot(), before)
