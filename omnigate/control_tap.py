@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
@@ -42,6 +43,7 @@ from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.events import UsageEvent
 from omnigate.files import WriterThread
+from omnigate.folder_watch import FolderWatch
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
 from omnigate.reactor_lag import ReactorLag
@@ -122,7 +124,12 @@ def makeService(options: Options) -> Service:
     # A scrape of thousands of routes takes a quarter of a second.
     metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     config_file = ConfigFile(
-        settings.config, reactor, lambda name: provider_key(os.environ, name), time.time
+        settings.config,
+        reactor,
+        lambda name: provider_key(os.environ, name),
+        time.time,
+        WriterThread("omnigate-config", reactor.callFromThread),
+        partial(FolderWatch, reactor),
     )
     book = KeyBook(KeyStore(settings.keys, keys_writer, now_ms))
     admin_keys = AdminKeyStore(settings.admin_keys, keys_writer, now_ms)

@@ -26,6 +26,7 @@ FLOORS = {
             "errors",
             "events",
             "files",
+            "folder_watch",
             "metric_families",
             "metric_text",
             "money",

@@ -8,7 +8,7 @@ import attrs
 import msgspec
 
 from omnigate.control.admin_json import FAULTS, encode, fault_rows, time
-from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import ANYTHING, COUNT, FLAG, TEXT, TIME, Schema, record
 from omnigate.errors import GatewayError, problem
@@ -43,7 +43,7 @@ class ConfigApi:
                 self.reload,
                 summary="Read the config file again",
                 answer=RELOADED,
-                refusals=("conflict",),
+                refusals=("conflict", "storage_unavailable"),
             ),
         )
 
@@ -65,7 +65,7 @@ class ConfigApi:
 
     async def reload(self, call: Call) -> Answer:
         """Read the config file again; one with faults is refused with all of them."""
-        if self._config_file.reload():
+        if await self._config_file.reload(Cause(call.actor, call.address, call.request_id)):
             config = self._config_file.config
             counts = {
                 "keys": len(config.keys),

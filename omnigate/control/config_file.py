@@ -1,51 +1,58 @@
-"""The config file in force: loaded at the start, watched, re-read, and never replaced by a bad one.
+"""The config file in force: loaded at the start, read again on change, never replaced by a bad one.
 
-The file is read again when :meth:`ConfigFile.reload` is called (SIGHUP, the admin API) and when a
-poll finds it changed. Polling looks at the file behind any symbolic link, so an editor that renames
-and a container platform that swaps links are both seen. A changed file is left alone until it has
-stood still for a moment, so that a half-written one is seldom read; should it be, it has faults,
-and the config in force stays.
+The file is read again when :meth:`ConfigFile.reload` is called: by SIGHUP, by the admin API, and by
+:class:`~omnigate.control.config_watch.ConfigWatch` when it has changed. That is done by a thread,
+one reading at a time. Before another config comes into force a witness is asked, which writes that
+down; what it refuses does not come into force.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.defer import Deferred, DeferredLock, execute, succeed
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from omnigate.config.file_keys import ResolvedKey, resolve_file_keys
-from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
+from omnigate.config.file_keys import ResolvedKey
+from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
-
-#: A human saves a file and looks up: two seconds later it should be in force.
-POLL_SECONDS: Final = 2.0
-
-#: An editor or a copy writes a small file in far less; two looks this far apart must agree.
-SETTLE_SECONDS: Final = 0.15
-
-#: A file that never stands still is left to the next poll after so many looks (three seconds).
-MAX_SETTLE_LOOKS: Final = 20
+from omnigate.control.config_reading import FileStamp, Reading, read_config, stamp_of
+from omnigate.control.config_watch import ConfigWatch, MakeFolders
+from omnigate.errors import GatewayError
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
 
 #: A log shows the first faults of a file; the admin API shows all.
 MAX_LOGGED_FAULTS: Final = 50
+
+#: What has the file read again, where no operator does by the admin API.
+START: Final = "start"
+SIGNAL: Final = "signal"
+FILE: Final = "file"
 
 Listener = Callable[[Config], None]
 
 
 @attrs.frozen
-class FileStamp:
-    """What tells one content of a file from another without reading it."""
+class Cause:
+    """Who has the file read: an operator, as the audit log names him, or one of the words above."""
 
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
+    actor: str
+    address: str = ""
+    request_id: str = ""
+
+
+#: Told of every reading before anything comes of it: why, and what was read or what is wrong with
+#: it. What it raises as a :class:`GatewayError` keeps a new config from coming into force.
+Witness = Callable[[Cause, Reading | None, tuple[Fault, ...]], Awaitable[None]]
+
+
+async def _nobody(cause: Cause, reading: Reading | None, faults: tuple[Fault, ...]) -> None:
+    """Write nothing down."""
 
 
 class ConfigFile:
@@ -54,10 +61,12 @@ class ConfigFile:
     :ivar path: the file; it is read and never written.
     :ivar config: the config in force. Before :meth:`load` has succeeded it is an empty one.
     :ivar file_keys: the keys of that config with their hashes.
+    :ivar reading: the reading that brought it into force.
     :ivar loaded_at: when the config in force was read, in seconds of the clock.
     :ivar faults: what was wrong at the last try; empty if it was good.
     :ivar reloads: how many times the file was read with success, the start included.
     :ivar failures: how many times it had faults.
+    :ivar witness: asked before a config comes into force, but for that of the start.
     """
 
     _log = Logger()
@@ -68,123 +77,169 @@ class ConfigFile:
         clock: IReactorTime,
         environ_lookup: Callable[[str], str | None],
         wall: Callable[[], float] | None = None,
+        reader: IWriter | None = None,
+        make_folders: MakeFolders | None = None,
     ) -> None:
         """Prepare; nothing is read yet.
 
         :param environ_lookup: gives the value of an environment variable, for ``key_env``.
         :param wall: seconds since 1970; the clock's where it is left out.
+        :param reader: the thread that reads; without one it is done on the spot.
+        :param make_folders: makes a watch on folders; without one the file is polled only.
         """
         self.path: Final = path
         self.config = Config()
         self.file_keys: tuple[ResolvedKey, ...] = ()
+        self.reading: Reading | None = None
         self.loaded_at = 0.0
         self.faults: tuple[Fault, ...] = ()
         self.reloads = 0
         self.failures = 0
-        self._clock = clock
+        self.witness: Witness = _nobody
         self._wall = wall or clock.seconds
         self._environ_lookup = environ_lookup
+        self._reader = reader
         self._listeners: list[Listener] = []
         self._stamp: FileStamp | None = None
-        self._timer: IDelayedCall | None = None
+        self._turn = DeferredLock()
+        self._waiting: dict[str, list[Deferred[bool]]] = {}
+        self._watch = ConfigWatch(
+            path, clock, lambda: self._stamp, self._reload_changed, make_folders
+        )
 
     def on_change(self, listener: Listener) -> None:
         """Call ``listener`` with the new config whenever another one comes into force."""
         self._listeners.append(listener)
 
+    def start_watching(self) -> None:
+        """Look for changes from now on, at once where folders can be watched."""
+        self._watch.start()
+
+    def stop(self) -> Deferred[None]:
+        """Look no more, and read no more; fires when the thread has ended."""
+        self._watch.stop()
+        return succeed(None) if self._reader is None else self._reader.stop()
+
+    # -- reading ------------------------------------------------------------------------------
+
     def load(self) -> Config:
-        """Read the file for the first time and return its config.
+        """Read the file for the first time and return its config; it blocks.
 
         :raises ConfigError: the file cannot be read or has faults; a start must not go on.
         """
-        config, keys = self._read()
-        self._install(config, keys)
-        return config
+        self._stamp = stamp_of(self.path)
+        self._install(self._read(Cause(START)))
+        return self.config
 
-    def reload(self) -> bool:
-        """Read the file again; return whether it was good.
+    def reload(self, cause: Cause) -> Deferred[bool]:
+        """Read the file again; the result is whether it was good.
 
-        A good one is in force from now on, and the listeners are called if anything in it is new.
-        A file with faults is logged and counted, and changes nothing else.
+        A good one is in force then, and the listeners were called if anything in it is new. A file
+        with faults is logged and counted, and changes nothing else. While one reading is under
+        way, all that the same actor asks for meanwhile is one more.
+
+        :return: fails with :class:`GatewayError` where a good config could not be put in force
+            since the witness, or the thread, is not to be had.
         """
+        result: Deferred[bool] = Deferred()
+        waiting = self._waiting.get(cause.actor)
+        if waiting is not None:
+            waiting.append(result)
+            return result
+        waiting = self._waiting[cause.actor] = [result]
+        done = Deferred.fromCoroutine(self._reload_in_turn(cause))
+        done.addBoth(_tell, waiting)
+        return result
+
+    async def _reload_in_turn(self, cause: Cause) -> bool:
+        await self._turn.acquire()
         try:
-            config, keys = self._read()
+            del self._waiting[cause.actor]
+            return await self._reload(cause)
+        finally:
+            self._turn.release()
+
+    async def _reload(self, cause: Cause) -> bool:
+        # Taken before the read: a change during it is then seen by the next look.
+        self._stamp = stamp_of(self.path)
+        try:
+            reading = await self._submit(partial(self._read, cause))
         except ConfigError as error:
-            self.failures += 1
-            self.faults = error.faults
-            self._log_faults()
+            self._refuse(error.faults)
+            try:
+                await self.witness(cause, None, error.faults)
+            except GatewayError as unwritten:  # nothing was changed, so nothing was changed unseen
+                self._log.error("a refused config is not audited: {error}", error=unwritten)
             return False
-        self._install(config, keys)
+        except (WriterBusyError, WriterStoppedError) as error:
+            raise GatewayError(
+                "not_ready", "the config cannot be read now", retry_after=1, detail=str(error)
+            ) from None
+        try:
+            await self.witness(cause, reading, ())
+        except GatewayError as error:
+            self._stamp = None  # so that it is tried again
+            self._refuse([Fault(self.path, f"cannot be put in force: {error.message}")])
+            raise
+        self._install(reading)
         return True
 
-    def start_polling(self) -> None:
-        """Look for changes every :data:`POLL_SECONDS` from now on."""
-        if self._timer is None:
-            self._timer = self._clock.callLater(POLL_SECONDS, self._poll)
+    def _submit(self, job: Callable[[], Reading]) -> Deferred[Reading]:
+        return execute(job) if self._reader is None else self._reader.submit(job)
 
-    def stop_polling(self) -> None:
-        """Look no more."""
-        timer, self._timer = self._timer, None
-        if timer is not None and timer.active():
-            timer.cancel()
-
-    def _poll(self) -> None:
-        stamp = stamp_of(self.path)
-        if stamp == self._stamp:
-            self._timer = self._clock.callLater(POLL_SECONDS, self._poll)
-        else:
-            self._wait_until_settled(stamp, MAX_SETTLE_LOOKS)
-
-    def _wait_until_settled(self, stamp: FileStamp | None, looks: int) -> None:
-        self._timer = self._clock.callLater(SETTLE_SECONDS, self._look_again, stamp, looks)
-
-    def _look_again(self, before: FileStamp | None, looks: int) -> None:
-        """Reload a file that looks as it did a moment ago, or wait on."""
-        stamp = stamp_of(self.path)
-        if stamp != before and looks > 1:
-            self._wait_until_settled(stamp, looks - 1)
-            return
-        self._timer = self._clock.callLater(POLL_SECONDS, self._poll)
-        if stamp == before:
-            self.reload()
-
-    def _read(self) -> tuple[Config, tuple[ResolvedKey, ...]]:
-        """Return the file's config and keys.
+    def _read(self, cause: Cause) -> Reading:
+        """Read the file, in the thread.
 
         :raises ConfigError: with every fault, those of the environment included.
         """
-        # Taken before the read: a change during it is then seen by the next poll.
-        self._stamp = stamp_of(self.path)
-        config = load_config(read_config_text(self.path))
-        keys, faults = resolve_file_keys(config, self._environ_lookup)
-        if faults:
-            raise ConfigError(faults)
-        return config, tuple(keys)
+        in_force = (self.config, self.file_keys)
+        return read_config(
+            self.path, self._environ_lookup, in_force, refuse_empty=cause.actor == FILE
+        )
 
-    def _install(self, config: Config, keys: tuple[ResolvedKey, ...]) -> None:
-        changed = (config, keys) != (self.config, self.file_keys)
+    def _reload_changed(self) -> Deferred[None]:
+        def failed(failure: Failure) -> None:
+            if failure.check(GatewayError) is None:
+                self._log.failure("the config could not be read", failure=failure)
+
+        return self.reload(Cause(FILE)).addCallback(lambda good: None).addErrback(failed)
+
+    # -- what comes of it ---------------------------------------------------------------------
+
+    def _install(self, reading: Reading) -> None:
+        config = reading.config
         first = not self.reloads
-        self.config, self.file_keys = config, keys
-        self.loaded_at = self._wall()
         self.faults = ()
         self.reloads += 1
+        self.loaded_at = self._wall()
         self._log.info(
             "config {path}: {what} ({keys} keys, {upstreams} upstreams, {routes} routes)",
             path=self.path,
-            what="loaded" if first else "reloaded" if changed else "read again, nothing is new",
+            what="loaded"
+            if first
+            else "reloaded"
+            if reading.changed
+            else "read again, nothing is new",
             keys=len(config.keys),
             upstreams=len(config.upstreams),
             routes=len(config.routes),
         )
-        if not changed:
+        if not (reading.changed or first):
             return
+        self.reading = reading
+        self.config, self.file_keys = config, reading.keys
         for listener in list(self._listeners):
             try:
                 listener(config)
             except Exception:  # one listener's fault must not keep the config from the others
                 self._log.failure("a listener failed on the new config")
 
-    def _log_faults(self) -> None:
+    def _refuse(self, faults: Sequence[Fault]) -> None:
+        """Count faults; those that were told already are not logged again."""
+        self.failures += 1
+        before, self.faults = self.faults, tuple(faults)
+        if self.faults == before:
+            return
         self._log.error(
             "config {path}: {count} faults; the config in force stays",
             path=self.path,
@@ -194,42 +249,7 @@ class ConfigFile:
             self._log.error("config {path}: {fault}", path=self.path, fault=str(fault))
 
 
-def stamp_of(path: str) -> FileStamp | None:
-    """Return the stamp of the file behind ``path``, or None where there is none to be seen."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return FileStamp(
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    )
-
-
-def read_config_text(path: str) -> str:
-    """Return the text of a config file of at most :data:`MAX_CONFIG_BYTES`.
-
-    :raises ConfigError: the file is not there, cannot be read, is no regular file, is too long,
-        or is not UTF-8.
-    """
-    try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError([Fault(path, "is no regular file")])
-            data = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        remedy = "OMNIGATE_CONFIG or --config names the file"
-        message = f"the config file cannot be read: {reason}; {remedy}"
-        raise ConfigError([Fault(path, message)]) from None
-    if len(data) > MAX_CONFIG_BYTES:
-        raise ConfigError([Fault(path, f"is longer than {MAX_CONFIG_BYTES} bytes")])
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Fault(f"line {line}", "is not UTF-8")]) from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; without O_NONBLOCK the opening of a named pipe would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _tell(result: bool | Failure, waiting: list[Deferred[bool]]) -> None:
+    """Tell all who wait for one reading what became of it."""
+    for each in waiting:
+        each.callback(result)

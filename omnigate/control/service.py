@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 import omnigate
 from omnigate import systemd_notify
 from omnigate.control.audit import AuditLog
-from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
 from omnigate.control.health import STOPPING, Health
 from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
@@ -84,7 +84,7 @@ class ControlService(DaemonService):
         self.ending.on_hangup(self.reload)
         self._parts.config_file.on_change(lambda _: self._config_changed())
         self._config_changed()
-        self._parts.config_file.start_polling()
+        self._parts.config_file.start_watching()
         self._parts.lag.start()
         began = self.clock.seconds()
         opened = Deferred.fromCoroutine(self._parts.audit.open())
@@ -122,7 +122,13 @@ class ControlService(DaemonService):
     def reload(self) -> None:
         """Read the config file and the certificate again, as SIGHUP asks for."""
         self.listener.reread()
-        self._parts.config_file.reload()
+        self._parts.config_file.reload(Cause(SIGNAL)).addCallbacks(
+            lambda _: self._tell_config(),
+            lambda failure: self.log.error("no reload: {reason}", reason=failure.value),
+        )
+
+    def _tell_config(self) -> None:
+        """Tell the service manager what config is in force."""
         faults = len(self._parts.config_file.faults)
         words = f"config file has {faults} faults, the last good one is in force" if faults else ""
         self.notify(f"STATUS=ready: {words or self._counts()}")
@@ -161,7 +167,7 @@ class ControlService(DaemonService):
     async def _stop(self) -> None:
         self.stop_watchdog()
         self._parts.lag.stop()
-        self._parts.config_file.stop_polling()
+        await self._parts.config_file.stop()
         await self.listener.close()
         await self._parts.ledger.close()
         await self._parts.audit.close()

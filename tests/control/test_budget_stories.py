@@ -23,6 +23,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import decode_snapshot
+from omnigate.control.config_file import SIGNAL, Cause
 from omnigate.periods import DAILY, MONTHLY, PERIODS, TOTAL, UTC, WEEKLY
 from tests.control.plane import CONFIG, START, Plane, event
 
@@ -172,7 +173,8 @@ class Story:
         if self.managed and self.random.random() < 0.5:
             self.files["same"] = self.random.choice(list(self.managed.values()))[0], self.budgets()
         self.plane.write_config(self.config())
-        assert self.plane.config_file.reload()
+        self.plane.config_file.reload(Cause(SIGNAL))
+        assert not self.plane.config_file.faults
 
     def restart(self) -> None:
         """From its snapshot, or from a replay; nothing is told again."""

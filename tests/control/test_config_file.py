@@ -9,13 +9,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError
-from omnigate.control.config_file import (
-    MAX_SETTLE_LOOKS,
-    POLL_SECONDS,
-    SETTLE_SECONDS,
-    ConfigFile,
-    read_config_text,
-)
+from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
+from omnigate.control.config_reading import read_config_text
+from omnigate.control.config_watch import MAX_SETTLE_LOOKS, POLL_SECONDS, SETTLE_SECONDS
 
 GOOD = """
 [[keys]]
@@ -42,6 +38,10 @@ class ConfigFileCase(SynchronousTestCase):
         with open(self.path + ".new", "w", encoding="utf-8") as file:
             file.write(text)
         os.rename(self.path + ".new", self.path)
+
+    def again(self, actor: str = SIGNAL) -> bool:
+        """Have it read again, and return whether it was good."""
+        return self.successResultOf(self.file.reload(Cause(actor)))
 
     def loaded(self, text: str = GOOD) -> ConfigFile:
         self.write(text)
@@ -101,7 +101,7 @@ class ReloadTests(ConfigFileCase):
         file = self.loaded()
         self.write(OTHER)
         self.clock.advance(5)
-        self.assertTrue(file.reload())
+        self.assertTrue(self.again())
         self.assertEqual(file.config.keys[0].rpm, 5)
         self.assertEqual(self.seen, [file.config])
         self.assertEqual((file.loaded_at, file.reloads, file.failures), (1_005, 2, 0))
@@ -109,34 +109,34 @@ class ReloadTests(ConfigFileCase):
     def test_an_unchanged_config_is_counted_and_not_told(self) -> None:
         file = self.loaded()
         self.write(GOOD + "# a remark\n")
-        self.assertTrue(file.reload())
+        self.assertTrue(self.again())
         self.assertEqual((self.seen, file.reloads), ([], 2))
 
     def test_a_file_with_faults_replaces_nothing(self) -> None:
         file = self.loaded()
         before = file.config
         self.write(BAD)
-        self.assertFalse(file.reload())
+        self.assertFalse(self.again())
         self.assertIs(file.config, before)
         self.assertEqual((self.seen, file.reloads, file.failures), ([], 1, 1))
         self.assertEqual([fault.path for fault in file.faults], ["keys[0]", "keys[0].name"])
         self.write(GOOD)
-        self.assertTrue(file.reload())
+        self.assertTrue(self.again())
         self.assertEqual((file.faults, file.failures), ((), 1))
 
     def test_a_file_that_is_gone_replaces_nothing(self) -> None:
         file = self.loaded()
         os.remove(self.path)
-        self.assertFalse(file.reload())
+        self.assertFalse(self.again())
         self.assertEqual(len(file.config.keys), 1)
         self.assertIn("cannot be read", str(file.faults[0]))
 
     def test_a_new_secret_behind_the_same_text_is_a_change(self) -> None:
         environ = dict(ENVIRON)
         self.file = ConfigFile(self.path, self.clock, environ.get)
-        file = self.loaded()
+        self.loaded()
         environ["APP"] = "another-key-for-the-app"
-        self.assertTrue(file.reload())
+        self.assertTrue(self.again())
         self.assertEqual(len(self.seen), 1)
 
     def test_a_listener_that_fails_does_not_keep_the_config_from_others(self) -> None:
@@ -148,7 +148,7 @@ class ReloadTests(ConfigFileCase):
         self.file.on_change(fail)
         self.file.on_change(self.seen.append)
         self.write(OTHER)
-        self.assertTrue(self.file.reload())
+        self.assertTrue(self.again())
         self.assertEqual(self.seen, [self.file.config])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
@@ -158,8 +158,8 @@ class PollTests(ConfigFileCase):
 
     def polling(self, text: str = GOOD) -> ConfigFile:
         file = self.loaded(text)
-        file.start_polling()
-        self.addCleanup(file.stop_polling)
+        file.start_watching()
+        self.addCleanup(file.stop)
         return file
 
     def pass_time(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -241,17 +241,17 @@ class PollTests(ConfigFileCase):
         os.symlink(os.path.abspath(self.path + "one"), link)
         file = ConfigFile(os.path.join(link, "c.toml"), self.clock, dict(ENVIRON).get)
         file.load()
-        file.start_polling()
+        file.start_watching()
         os.symlink(os.path.abspath(self.path + "two"), link + ".new")
         os.rename(link + ".new", link)
         self.pass_time(3)
         self.assertEqual(file.config.keys[0].rpm, 5)
-        file.stop_polling()
+        file.stop()
 
     def test_stopping_leaves_no_timer(self) -> None:
         file = self.polling()
-        file.start_polling()
+        file.start_watching()
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
-        file.stop_polling()
-        file.stop_polling()
+        file.stop()
+        file.stop()
         self.assertEqual(self.clock.getDelayedCalls(), [])

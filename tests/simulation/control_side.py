@@ -12,7 +12,8 @@ from omnigate.config.prices import price_for
 from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
-from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_file import Cause, ConfigFile
+from omnigate.control.config_reading import Reading
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
@@ -46,11 +47,11 @@ class Unmetered:
 class ReadOnce(ConfigFile):
     """A config file that is read and checked by the first process alone."""
 
-    _known: ClassVar[dict[str, Any]] = {}
+    _known: ClassVar[dict[str, Reading]] = {}
 
-    def _read(self) -> Any:
+    def _read(self, cause: Cause) -> Reading:
         if self.path not in self._known:
-            self._known[self.path] = super()._read()
+            self._known[self.path] = super()._read(cause)
         return self._known[self.path]
 
 

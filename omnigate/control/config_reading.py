@@ -1,0 +1,151 @@
+"""One reading of the config file: its text, the config in it, and what is new about that.
+
+Everything here blocks, on the disk and on seconds of work for a file of megabytes, and is for the
+start or for a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from omnigate.config.file_keys import ResolvedKey, resolve_file_keys
+from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
+from omnigate.config.structure import Fault
+from omnigate.control.config_changes import Changes, changes_between
+
+#: A file that was written while it was read is read again, so many times.
+MAX_READS: Final = 3
+
+EnvironLookup = Callable[[str], str | None]
+
+
+@attrs.frozen
+class FileStamp:
+    """What tells one content of a file from another without reading it."""
+
+    device: int
+    inode: int
+    mode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is a file with nothing in it, as one is that is about to be written."""
+        return stat.S_ISREG(self.mode) and not self.size
+
+
+@attrs.frozen
+class Reading:
+    """A good file.
+
+    :ivar keys: the keys of the config with their hashes.
+    :ivar sha256: of the text, in hexadecimal digits.
+    :ivar changes: what is different from the config that was in force.
+    :ivar changed: whether anything is.
+    """
+
+    text: str = attrs.field(repr=False)
+    config: Config = attrs.field(repr=False)
+    keys: tuple[ResolvedKey, ...] = attrs.field(repr=False)
+    sha256: str
+    changes: Changes
+    changed: bool
+
+
+def read_config(
+    path: str,
+    environ_lookup: EnvironLookup,
+    in_force: tuple[Config, tuple[ResolvedKey, ...]],
+    refuse_empty: bool = False,
+) -> Reading:
+    """Read the file and compare it with the config in force.
+
+    :param refuse_empty: whether a file without a single table is a fault, if there are any in
+        force: it is more likely one that somebody is about to write.
+    :raises ConfigError: with every fault, those of the environment included.
+    """
+    text = read_config_text(path)
+    config = load_config(text)
+    if refuse_empty and config == Config() != in_force[0]:
+        message = "holds nothing; if that is meant, have it read by SIGHUP or by POST /admin/reload"
+        raise ConfigError([Fault(path, message)])
+    found, faults = resolve_file_keys(config, environ_lookup)
+    if faults:
+        raise ConfigError(faults)
+    keys = tuple(found)
+    changed = (config, keys) != in_force
+    return Reading(
+        text=text,
+        config=config,
+        keys=keys,
+        sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
+        changes=changes_between(*in_force, config, keys) if changed else Changes(),
+        changed=changed,
+    )
+
+
+def stamp_of(path: str) -> FileStamp | None:
+    """Return the stamp of the file behind ``path``, or None where there is none to be seen."""
+    try:
+        return _stamp(os.stat(path))
+    except OSError:
+        return None
+
+
+def _stamp(found: os.stat_result) -> FileStamp:
+    return FileStamp(
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
+def read_config_text(path: str) -> str:
+    """Return the text of a config file of at most :data:`MAX_CONFIG_BYTES`.
+
+    :raises ConfigError: the file is not there, cannot be read, is no regular file, is too long,
+        is being written all the time, or is not UTF-8.
+    """
+    try:
+        data = _read_whole(path)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        remedy = "OMNIGATE_CONFIG or --config names the file"
+        message = f"the config file cannot be read: {reason}; {remedy}"
+        raise ConfigError([Fault(path, message)]) from None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError([Fault(path, f"is longer than {MAX_CONFIG_BYTES} bytes")])
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Fault(f"line {line}", "is not UTF-8")]) from None
+
+
+def _read_whole(path: str) -> bytes:
+    """Read a file that nobody writes meanwhile, up to one byte more than it may have."""
+    for _ in range(MAX_READS):
+        with open(path, "rb", opener=_open_at_once) as file:
+            before = os.fstat(file.fileno())
+            if not stat.S_ISREG(before.st_mode):
+                raise ConfigError([Fault(path, "is no regular file")])
+            data = file.read(MAX_CONFIG_BYTES + 1)
+            if _stamp(os.fstat(file.fileno())) == _stamp(before):
+                return data
+    raise ConfigError([Fault(path, "is being written; have it read again when that is done")])
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; without O_NONBLOCK the opening of a named pipe would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
