@@ -24,7 +24,7 @@ demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
 
 test: $(READY)
-	$(RUN) -m twisted.trial $(or $(ARGS),tests)
+	$(RUN) -m $(if $(ARGS),twisted.trial $(ARGS),tests)
 
 lint: $(READY)
 	$(BIN)/ruff check .
