@@ -40,7 +40,7 @@ class AdminApi:
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._topics = (
-            KeyApi(book, watch, ledger, pause),
+            KeyApi(book, watch, ledger, audit, pause),
             UsageApi(book, ledger, reports, pause),
             ConfigApi(config_file),
             AuditApi(audit),

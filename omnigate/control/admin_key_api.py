@@ -8,9 +8,10 @@ from typing import Any, Final
 from omnigate.config.key_values import MAX_GRACE_S, MAX_NETWORKS
 from omnigate.control.admin_json import encode, read_body, time
 from omnigate.control.admin_key import SCOPES, AdminKey
-from omnigate.control.admin_key_members import REQUIRED, read_grace
+from omnigate.control.admin_key_members import REQUIRED
 from omnigate.control.admin_keys import MAX_ADMIN_KEYS, AdminKeyStore, Witness
 from omnigate.control.audited import Recorder, Tell, audited
+from omnigate.control.key_members import read_grace
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
     FLAG,

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
-from omnigate.config import key_values, values
+from omnigate.config import values
 from omnigate.control.admin_key import SCOPES, AdminKey
-from omnigate.control.key_members import read_members
+from omnigate.control.key_members import Field, expiry, networks, read_members
 from omnigate.errors import GatewayError
 from omnigate.periods import rfc3339
 
-
-def _networks(value: object) -> tuple[str, ...] | None:
-    """Check ``allowed_ips``: null for all, or a list of addresses and networks."""
-    if value is None:
-        return None
-    most = key_values.MAX_NETWORKS
-    if not isinstance(value, list) or not 1 <= len(value) <= most:
-        raise values.BadValueError(
-            f"must be an array of 1 to {most} addresses and networks; leave it out for all"
-        )
-    return tuple(key_values.network(entry) for entry in value)
-
-
-def _expiry(value: object) -> int:
-    """Check ``expires_at``: null for never, or an instant; returns milliseconds since 1970."""
-    return 0 if value is None else key_values.instant_ms(value)
-
-
 #: JSON member → attribute of an admin key, and check.
-FIELDS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+FIELDS: Final[Mapping[str, Field]] = {
     "name": ("name", values.name),
     "scope": ("scope", values.one_of(*SCOPES)),
-    "expires_at": ("expires_ms", _expiry),
+    "expires_at": ("expires_ms", expiry),
     "disabled": ("disabled", values.flag),
-    "allowed_ips": ("allowed_ips", _networks),
+    "allowed_ips": ("allowed_ips", networks),
 }
 
 #: What has to be said of a new one. Whoever makes a credential says what it may do.
 REQUIRED: Final = ("name", "scope")
-
-_ROTATION: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
-    "grace_s": ("grace_s", values.whole(0, key_values.MAX_GRACE_S)),
-}
 
 
 def read_new(body: object) -> dict[str, Any]:
@@ -54,14 +32,6 @@ def read_new(body: object) -> dict[str, Any]:
     :raises GatewayError: ``invalid_request`` with every fault.
     """
     return read_members(body, FIELDS, REQUIRED)
-
-
-def read_grace(body: object) -> int:
-    """Judge the body of a rotation; return the seconds that older secrets work on.
-
-    :raises GatewayError: ``invalid_request``.
-    """
-    return int(read_members(body, _ROTATION, ()).get("grace_s", 0))
 
 
 def changed(key: AdminKey, body: object) -> AdminKey:

@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol
 from omnigate.config import key_values, values
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.control.admin_json import dollars, encode, read_body, time
+from omnigate.control.audited import Recorder, audited
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
-from omnigate.control.key_change import changed
+from omnigate.control.key_change import changed, differences, set_members
 from omnigate.control.key_members import read_grace
 from omnigate.control.keys import KeyBook
 from omnigate.control.parameters import Parameter, read_whole
@@ -141,11 +142,13 @@ class KeyApi:
         book: KeyBook,
         watch: BudgetWatch,
         ledger: Readiness,
+        audit: Recorder,
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._book = book
         self._watch = watch
         self._ledger = ledger
+        self._audit = audit
         self._pause = pause
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -233,7 +236,12 @@ class KeyApi:
     async def create_key(self, call: Call) -> Answer:
         """Make a managed key; its secret is in this answer and nowhere else."""
         body = read_body(call.body)
-        key, secret = await self._book.managed.create(body, self._book.is_file_key)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, set_members(key))
+
+        async with audited(self._audit, call, "key.create") as tell:
+            key, secret = await self._book.managed.create(body, self._book.is_file_key, witness)
         location = f"/admin/keys/{key.name}".encode("ascii")
         return Answer(
             encode({"secret": secret, **self._key_row(key)}),
@@ -245,14 +253,29 @@ class KeyApi:
         """Change limits and budgets of a managed key, and answer it as it is then."""
         self._check_managed(call.name, "change it there")
         body = read_body(call.body)
-        key = await self._book.managed.change(call.name, lambda key: changed(key, body))
+        before: list[GatewayKey] = []
+
+        def change(key: GatewayKey) -> GatewayKey:
+            before.append(key)
+            return changed(key, body)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, differences(before[0], key))
+
+        async with audited(self._audit, call, "key.change") as tell:
+            key = await self._book.managed.change(call.name, change, witness)
         return Answer(encode(self._key_row(key)))
 
     async def rotate_key(self, call: Call) -> Answer:
         """Give a managed key a new secret; it is in this answer and nowhere else."""
         self._check_managed(call.name, "add another key there, and take this one out later")
         grace_s = read_grace(read_body(call.body))
-        key, secret = await self._book.managed.rotate(call.name, grace_s)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, {"grace_s": grace_s})
+
+        async with audited(self._audit, call, "key.rotate") as tell:
+            key, secret = await self._book.managed.rotate(call.name, grace_s, witness)
         return Answer(encode({"secret": secret, **self._key_row(key)}))
 
     def _check_managed(self, name: str, remedy: str) -> None:
@@ -263,7 +286,12 @@ class KeyApi:
     async def delete_key(self, call: Call) -> Answer:
         """Take a managed key away."""
         self._check_managed(call.name, "take it out there")
-        key = await self._book.managed.delete(call.name)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, {})
+
+        async with audited(self._audit, call, "key.delete") as tell:
+            key = await self._book.managed.delete(call.name, witness)
         return Answer(encode({"name": key.name, "deleted": True}))
 
     def _key_row(self, key: GatewayKey) -> dict[str, Any]:

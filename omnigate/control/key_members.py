@@ -29,7 +29,7 @@ def _budget(value: object) -> int | None:
     return None if value is None else parse_usd(values.budget(value))
 
 
-def _networks(value: object) -> tuple[str, ...] | None:
+def networks(value: object) -> tuple[str, ...] | None:
     """Check ``allowed_ips``: null for all, or a list of addresses and networks."""
     if value is None:
         return None
@@ -53,7 +53,7 @@ def _endpoints(value: object) -> tuple[str, ...] | None:
     return tuple(key_values.endpoint_kind(entry) for entry in value)
 
 
-def _expiry(value: object) -> int:
+def expiry(value: object) -> int:
     """Check ``expires_at``: null for never, or an instant; returns milliseconds since 1970."""
     return 0 if value is None else key_values.instant_ms(value)
 
@@ -73,9 +73,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     "budget_timezone": ("budget_timezone", values.time_zone),
     "soft_budget_usd": ("soft_budget_nano", _budget),
     "tpm": ("tpm", values.whole(0, key_values.MAX_TPM)),
-    "allowed_ips": ("allowed_ips", _networks),
+    "allowed_ips": ("allowed_ips", networks),
     "endpoints": ("endpoints", _endpoints),
-    "expires_at": ("expires_ms", _expiry),
+    "expires_at": ("expires_ms", expiry),
     "disabled": ("disabled", values.flag),
 }
 

@@ -224,3 +224,85 @@ class RotationTests(KeyApiCase):
         reply = self.rotate(grace_s=5)
         self.assertEqual((reply.status, reply.json()["code"]), (503, "storage_unavailable"))
         self.assertEqual(self.snapshot(), before)
+
+
+class AuditTests(KeyApiCase):
+    """What the audit log says of changes to keys."""
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of this log, oldest first."""
+        entries: list[dict[str, Any]] = self.ask("GET", "/admin/audit").json()["entries"]
+        return entries[::-1]
+
+    def test_each_change(self) -> None:
+        """The names and new values of what was changed, and nothing that opens a key."""
+        made = self.create("m1", rpm=5, tpm=0, budget_usd=0.5, models=["fast"])
+        self.ask("PATCH", "/admin/keys/m1", rpm=None, budget_usd=None, endpoints=["chat"])
+        self.ask("PATCH", "/admin/keys/m1", rpm=0)
+        secret = self.ask("POST", "/admin/keys/m1/rotate", grace_s=60).json()["secret"]
+        self.ask("DELETE", "/admin/keys/m1")
+        period = {"budget_period": "total"}
+        self.assertEqual(
+            [(line["action"], line["detail"]) for line in self.lines()],
+            [
+                ("key.create", {"rpm": 5, "models": ["fast"], "budget_usd": "0.5", **period}),
+                (
+                    "key.change",
+                    {"rpm": 0, "endpoints": ["chat"], "budget_usd": None, "budget_period": None},
+                ),
+                ("key.rotate", {"grace_s": 60}),
+                ("key.delete", {}),
+            ],
+        )
+        for line in self.lines():
+            self.assertEqual((line["target"], line["outcome"]), ("m1", "done"))
+            self.assertEqual(line["actor"], "admin-token")
+            self.assertTrue(line["request_id"])
+        with open(self.plane.audit.path, encoding="utf-8") as file:
+            written = file.read()
+        for hidden in (made["secret"], made["key_sha256"], secret, sha256_hex(secret)):
+            self.assertNotIn(hidden, written)
+
+    def test_what_fails_after_its_line_has_a_second_one(self) -> None:
+        self.create("m1")
+        self.plane.writer.stop()
+        for method, target, members in (
+            ("POST", "/admin/keys", {"name": "m2"}),
+            ("PATCH", "/admin/keys/m1", {"rpm": 5}),
+            ("POST", "/admin/keys/m1/rotate", {}),
+            ("DELETE", "/admin/keys/m1", {}),
+        ):
+            self.assertEqual(self.ask(method, target, **members).status, 503)
+            done, failed = self.lines()[-2:]
+            self.assertEqual((done["outcome"], failed["outcome"]), ("done", "failed"))
+            self.assertEqual(done["action"], failed["action"])
+            self.assertEqual(failed["detail"], {"code": "storage_unavailable"})
+
+    def test_what_is_refused_has_none(self) -> None:
+        self.create("m1", disabled=True)
+        before = self.lines()
+        for method, target, members in (
+            ("POST", "/admin/keys", {"name": "m1"}),
+            ("POST", "/admin/keys", {"name": "m2", "tpm": -1}),
+            ("PATCH", "/admin/keys/m1", {"tpm": -1}),
+            ("PATCH", "/admin/keys/app", {"rpm": 5}),
+            ("POST", "/admin/keys/m1/rotate", {}),
+            ("DELETE", "/admin/keys/none", {}),
+        ):
+            self.assertGreaterEqual(self.ask(method, target, **members).status, 400)
+        self.assertEqual(self.lines(), before)
+
+    def test_no_change_without_its_line(self) -> None:
+        """Where the audit log cannot be written, nothing is done."""
+        self.create("m1")
+        before = self.snapshot()
+        self.plane.audit.abandon()
+        for method, target, members in (
+            ("POST", "/admin/keys", {"name": "m2"}),
+            ("PATCH", "/admin/keys/m1", {"rpm": 5}),
+            ("POST", "/admin/keys/m1/rotate", {}),
+            ("DELETE", "/admin/keys/m1", {}),
+        ):
+            self.assertEqual(self.ask(method, target, **members).status, 503)
+        self.assertEqual(self.snapshot(), before)
+        self.assertEqual(self.ask("GET", "/admin/keys").json()["keys"][1]["rpm"], 0)
