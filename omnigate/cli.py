@@ -8,18 +8,13 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
-from omnigate.admin_client import DEFAULT_URL, AdminError
-from omnigate.commands.arguments import CommandError
-from omnigate.commands.check import add_check
-from omnigate.commands.doctor import add_doctor
-from omnigate.commands.init import add_init
-from omnigate.commands.keys import add_keys
-from omnigate.commands.ledger import add_ledger
-from omnigate.commands.top import add_top
-from omnigate.commands.usage import add_usage
+import omnigate
 from omnigate.text import one_line
+
+# The commands are imported where they are needed: whoever asks for the version waits for none.
+
+_VERSION = f"omnigate {omnigate.__version__}"
 
 # Of what did not work; what a control plane says of it is cut at 2,000.
 _TEXT_CHARS = 4_000
@@ -52,6 +47,12 @@ twistd omnigate-control --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
+    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        print(_VERSION)
+        return 0
+    from omnigate.admin_client import AdminError
+    from omnigate.commands.arguments import CommandError
+
     options = parser().parse_args(arguments)
     run: Callable[[argparse.Namespace, Mapping[str, str]], int] = options.run
     if sys.stdout is None:
@@ -92,13 +93,24 @@ def _drop_output() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
+    from omnigate.admin_client import DEFAULT_URL
+    from omnigate.commands.arguments import HelpText, add_examples
+    from omnigate.commands.check import add_check
+    from omnigate.commands.completion import add_completion
+    from omnigate.commands.doctor import add_doctor
+    from omnigate.commands.init import add_init
+    from omnigate.commands.keys import add_keys
+    from omnigate.commands.ledger import add_ledger
+    from omnigate.commands.top import add_top
+    from omnigate.commands.usage import add_usage
+
     top = argparse.ArgumentParser(
         prog="omnigate",
         description="omnigate: a self-hosted gateway between applications and model providers.",
         epilog=_EXAMPLES.format(url=DEFAULT_URL),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
-    top.add_argument("--version", action="version", version=_version())
+    top.add_argument("--version", action="version", version=_VERSION)
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
     demo = commands.add_parser(
@@ -115,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
+    add_examples(demo, "  omnigate demo --once && echo the bill was right\n")
     add_init(commands)
     add_check(commands)
     add_keys(commands)
@@ -122,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     add_doctor(commands)
     add_top(commands)
     add_ledger(commands)
+    add_completion(commands)
     return top
 
 
@@ -130,14 +144,6 @@ def _demo(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from omnigate.demo import run_demo
 
     return run_demo(once=options.once)
-
-
-def _version() -> str:
-    """The installed version."""
-    try:
-        return f"omnigate {version('omnigate')}"
-    except PackageNotFoundError:
-        return "omnigate (from a checkout that is not installed)"
 
 
 if __name__ == "__main__":

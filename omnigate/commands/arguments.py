@@ -17,6 +17,9 @@ SYSTEM_FOLDER = "/etc/omnigate"
 SHAPES = ("table", "json", "csv")
 
 
+_EXAMPLES = "examples:\n"
+
+
 class CommandError(Exception):
     """A command did not work; the text is for the person who gave it.
 
@@ -78,6 +81,24 @@ def add_format(command: argparse.ArgumentParser) -> None:
         dest="format",
         help="the same as --format json",
     )
+
+
+class HelpText(argparse.HelpFormatter):
+    """Help whose sentences are wrapped, and whose examples stand as they were written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(_EXAMPLES):
+            return "".join(indent + line for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
+
+
+def add_examples(command: argparse.ArgumentParser, lines: str) -> None:
+    """Show examples at the end of a command's help.
+
+    :param lines: each begins with two spaces, and what it does may stand behind it.
+    """
+    command.epilog = _EXAMPLES + lines
+    command.formatter_class = HelpText
 
 
 def add_json(command: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from omnigate.commands.arguments import add_format
+from omnigate.commands.arguments import add_examples, add_format
 
 
 def add_doctor(commands: Any) -> None:
@@ -31,6 +31,14 @@ def add_doctor(commands: Any) -> None:
         help="where the data plane is; default: what OMNIGATE_DATA_LISTEN says, on this machine",
     )
     add_format(doctor)
+    add_examples(
+        doctor,
+        """\
+  omnigate doctor --dir run                 beside both planes, with their environment files
+  omnigate doctor                           the environment, or else /etc/omnigate
+  omnigate doctor --json | jq -r '.findings[] | select(.state == "fault").remedy'
+""",
+    )
     doctor.set_defaults(run=_doctor)
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from omnigate.commands.arguments import SYSTEM_FOLDER
+from omnigate.commands.arguments import SYSTEM_FOLDER, add_examples
 
 
 def add_init(commands: Any) -> None:
@@ -33,6 +33,13 @@ def add_init(commands: Any) -> None:
         "--force",
         action="store_true",
         help="write even where there are such files; each of them is kept as NAME.old",
+    )
+    add_examples(
+        init,
+        """\
+  OPENAI_API_KEY=sk-... omnigate init       a config and secrets in run/
+  omnigate init --systemd                   the same in /etc/omnigate, for the units
+""",
     )
     init.set_defaults(run=_init)
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from omnigate.commands.arguments import utc_day, whole
+from omnigate.commands.arguments import add_examples, utc_day, whole
 
 _READS = (
     " Reads the files and changes nothing; the control plane may run meanwhile. The user must be "
@@ -28,6 +28,13 @@ def add_ledger(commands: Any) -> None:
         "Names the first differences with file and offset; status 1 if there is one." + _READS,
     )
     _add_reading(verifying)
+    add_examples(
+        verifying,
+        """\
+  omnigate ledger verify                    this machine's
+  omnigate ledger verify /backup/control    a copy
+""",
+    )
     verifying.set_defaults(run=_verify)
     export = actions.add_parser(
         "export",
@@ -52,6 +59,13 @@ def add_ledger(commands: Any) -> None:
         help="write there instead of to standard output: the whole of it or nothing",
     )
     _add_reading(export)
+    add_examples(
+        export,
+        """\
+  omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
+  omnigate ledger export --format csv | head
+""",
+    )
     export.set_defaults(run=_export)
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from omnigate.commands.arguments import ASKS
+from omnigate.commands.arguments import ASKS, add_examples
 
 
 def add_top(commands: Any) -> None:
@@ -25,6 +25,13 @@ def add_top(commands: Any) -> None:
         help="how often to ask, 0.5 to 3600; default: 2",
     )
     top.add_argument("--once", action="store_true", help="print one page, also on a terminal")
+    add_examples(
+        top,
+        """\
+  omnigate top                              until q or Ctrl-C
+  omnigate top --once                       one page
+""",
+    )
     top.set_defaults(run=_top)
 
 

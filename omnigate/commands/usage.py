@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from omnigate.admin_client import client_from
-from omnigate.commands.arguments import ASKS, add_format, utc_day
+from omnigate.commands.arguments import ASKS, add_examples, add_format, utc_day
 from omnigate.commands.table import print_table, rows_of
 from omnigate.text import one_line
 
@@ -39,6 +39,13 @@ def add_usage(commands: Any) -> None:
     )
     usage.add_argument("--until", metavar="DAY", type=utc_day, help="the last UTC day")
     add_format(usage)
+    add_examples(
+        usage,
+        """\
+  omnigate usage --by model --since 2026-11-01
+  omnigate usage --by day --format csv > days.csv
+""",
+    )
     usage.set_defaults(run=_usage)
 
 

@@ -36,6 +36,9 @@ SHARED = (
     "tmpfiles.d/omnigate.conf",
 )
 
+#: What shells and man find under the prefix of an installation.
+FOUND = ("bash-completion/completions/omnigate", "zsh/site-functions/_omnigate")
+
 #: Why no wheel can be built on a machine, as pip says it.
 _NO_BUILD = (
     "No module named pip",
@@ -80,7 +83,7 @@ class WheelTests(SynchronousTestCase):
         source.mkdir()
         for part in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
             (source / part).write_bytes((ROOT / part).read_bytes())
-        for part in ("omnigate", "twisted", "etc", "systemd"):
+        for part in ("omnigate", "twisted", "etc", "systemd", "completion"):
             (source / part).symlink_to(ROOT / part)
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "."]
         said = ""
@@ -121,6 +124,7 @@ class WheelTests(SynchronousTestCase):
             "omnigate/config/models.toml",
             "omnigate/py.typed",
             *(f"omnigate-{__version__}.data/data/share/omnigate/{path}" for path in SHARED),
+            *(f"omnigate-{__version__}.data/data/share/{path}" for path in FOUND),
         ):
             self.assertIn(name, names)
         # An __init__ would hide Twisted's own plugins; tests and benchmark stay in the checkout.
