@@ -177,7 +177,9 @@ def makeService(options: Options) -> Service:
     routes = Routes(
         *health.endpoints(),
         *openapi.endpoints(),
-        *InternalApi(snapshots, ledger, reports, metrics, time.time).endpoints(),
+        *InternalApi(
+            snapshots, ledger, reports, metrics, time.time, lambda: pause(reactor)
+        ).endpoints(),
         *AdminApi(
             book,
             watch,

@@ -27,6 +27,7 @@ from omnigate.files import WriterThread
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
+from omnigate.gateway.count_reports import CountReports
 from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.plane_figures import PlaneFigures
@@ -71,17 +72,17 @@ def data_service(
     if shared is None or shared.index == 0:
         count = 1 if shared is None else shared.workers
         left = LeftSpools(settings.spool, count, writer, client.post, reactor, flush_seconds)
+    reports = CountReports(client.post, reactor, secrets.token_hex(16))
     delivery = Delivery(
         spool,
         client.post,
         reactor,
         flush_seconds,
-        lambda: {**spool_figures(spool, left), **plane.figures()},
-        secrets.token_hex(16),
+        reports.send,
         lambda version: parts.pull.told(version) if parts.pull is not None else None,
     )
     access_log = AccessLog(settings.access_log, log_writer, reactor, shared=shared is not None)
-    books = Books(spool.append, delivery.refusal)
+    books = Books(spool.append, reports.refusal)
     plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time, shared)
     parts = DataParts(
         plane=plane,
@@ -102,6 +103,7 @@ def data_service(
         ending,
         lambda error: listen_fault(settings.listen, LISTEN, error),
     )
+    reports.figures = PlaneFigures(parts, service.factory)
     parts.pull = ConfigPull(
         lambda: client.get("/internal/config"),
         reactor,
@@ -132,15 +134,6 @@ def _serve_metrics(reactor: Any, service: DataService, listen: str) -> None:
         scrape_factory(metrics, parts.plane, writer),
         lambda error: listen_fault(listen, METRICS_PORT, error),
     )
-
-
-def spool_figures(spool: Spool, left: LeftSpools | None = None) -> dict[str, float]:
-    """What the control plane shows of a spool in its metrics, and of those that were left."""
-    return {
-        "spool_events": spool.count + (0 if left is None else left.count),
-        "spool_bytes": spool.bytes + (0 if left is None else left.bytes),
-        "spool_dropped": spool.dropped,
-    }
 
 
 def _open_spool(settings: DataSettings, spool: Spool, held_status: int) -> None:

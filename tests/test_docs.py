@@ -19,7 +19,6 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
-from omnigate.data_parts import spool_figures
 from omnigate.dialects.count_tokens import ESTIMATE_LINE, TOKENS_PER_FRAME
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.meter import BYTES_PER_TOKEN, TOKENS_PER_MEDIA_PART
@@ -27,14 +26,13 @@ from omnigate.errors import ADMIN_ERRORS, ERRORS, ErrorKind
 from omnigate.gateway.figure_sums import FigureSums
 from omnigate.gateway.figures import FAMILIES
 from omnigate.gateway.quirks import MAX_QUIRKS
-from omnigate.gateway.spool import Spool
 from omnigate.ledger.service import Ledger
 from omnigate.metric_text import family_of
 from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import FREE_PREFIX
 from omnigate.settings_table import LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
-from tests.gateway.scraping import metrics_of
+from tests.gateway.scraping import figures_of, metrics_of
 from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -200,8 +198,7 @@ class OperationsTests(SynchronousTestCase):
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
         reports = Reports(0)
-        spool = Spool("nowhere", SynchronousWriter())
-        figures = {**spool_figures(spool), **MemoryDataPlane().plane.figures()}
+        figures = figures_of(MemoryDataPlane()).gauges()
         reports.report_figures(figures, 0.0)
         metrics.watch_plane(ledger, config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         book = KeyBook(KeyStore("nowhere", SynchronousWriter(), lambda: 0))

@@ -39,6 +39,7 @@ FLOORS = {
             "text",
             "tls_endpoint",
             "token_bucket",
+            "upstream_state",
         ),
         0,
     ),

@@ -7,7 +7,7 @@ the disk, and not before; a poll is answered ``503 not_ready`` while the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -25,9 +25,13 @@ from omnigate.text import repair_utf8
 #: Five hundred events with the longest attempts lists a route allows stay below.
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 
-#: A data plane counts at most 4,000 pairs of key and code apart, in some 400 KB.
+#: A data plane tells at most 4,000 pairs of key and code at a time, in some 400 KB, and 300 KB of
+#: other counts.
 MAX_COUNTERS_BYTES: Final = 1024 * 1024
 MAX_REFUSAL_ROWS: Final = 10_000
+
+#: Rows of a report that are counted in one turn of the reactor: two or three milliseconds.
+ROWS_A_TURN: Final = 1_000
 
 #: A process of a data plane calls itself by 32 hexadecimal digits.
 MAX_REPORTER_CHARS: Final = 64
@@ -60,6 +64,11 @@ class _Counters(msgspec.Struct):
     # Which process reports; what does not say counts as one.
     reporter: Annotated[str, msgspec.Meta(max_length=MAX_REPORTER_CHARS)] = ""
     leaving: bool = False
+    # The number of this report, where they are numbered; see omnigate.gateway.count_reports.
+    number: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0
+    # Names of families, and rows of labels and by how much each has grown.
+    counts: list[tuple[str, list[tuple[list[str], float]]]] = []
+    upstreams: dict[str, int] = {}
 
 
 _batch = msgspec.json.Decoder(_Batch)
@@ -67,7 +76,10 @@ _counters = msgspec.json.Decoder(_Counters)
 
 
 class InternalApi:
-    """The endpoints under ``/internal/``."""
+    """The endpoints under ``/internal/``.
+
+    :param pause: lets the reactor do something else in between.
+    """
 
     def __init__(
         self,
@@ -76,12 +88,14 @@ class InternalApi:
         reports: Reports,
         metrics: ControlMetrics,
         now: Callable[[], float],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._snapshots = snapshots
         self._ledger = ledger
         self._reports = reports
         self._metrics = metrics
         self._now = now
+        self._pause = pause
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -126,7 +140,10 @@ class InternalApi:
         )
 
     async def counters(self, call: Call) -> Answer:
-        """Take counts of refusals and figures; memory only."""
+        """Take counts and figures; memory only.
+
+        What a report says that is not known here is passed over: its sender may be newer.
+        """
         counters = _read(_counters, repair_utf8(call.body))
         if len(counters.refusals) > MAX_REFUSAL_ROWS:
             raise GatewayError(
@@ -135,14 +152,31 @@ class InternalApi:
                 param="refusals",
             )
         now = self._now()
-        for row in counters.refusals:
-            self._reports.refused(row.key, row.code, row.count, int(now * 1000))
-            self._metrics.refused(row.code, row.count)
         if counters.leaving:
             self._reports.leave(counters.reporter)
         elif counters.gauges:
-            self._reports.report_figures(counters.gauges, now, counters.reporter)
+            self._reports.report_figures(
+                counters.gauges, now, counters.reporter, counters.upstreams
+            )
+        # Noted before the first pause, since the same report may come again meanwhile.
+        if self._reports.is_new(counters.reporter, counters.number):
+            await self._count(counters, int(now * 1000))
         return Answer(b"{}")
+
+    async def _count(self, counters: _Counters, now_ms: int) -> None:
+        """Count the rows of a report, some in each turn of the reactor."""
+        for number, row in enumerate(counters.refusals, 1):
+            self._reports.refused(row.key, row.code, row.count, now_ms)
+            self._metrics.refused(row.code, row.count)
+            if number % ROWS_A_TURN == 0:
+                await self._pause()
+        number = 0
+        for name, rows in counters.counts:
+            for labels, growth in rows:
+                self._metrics.counted(name, labels, growth)
+                number += 1
+                if number % ROWS_A_TURN == 0:
+                    await self._pause()
 
 
 def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

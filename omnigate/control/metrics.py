@@ -14,7 +14,7 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections import Counter as Counted
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -29,6 +29,7 @@ from omnigate.control.auth import REASONS
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports, counted_code
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
@@ -52,10 +53,28 @@ from omnigate.reactor_lag import ReactorLag
 MAX_NAMES: Final = 10_000
 
 
-#: Figures that have a name of their own; any other gets ``omnigate_data_`` in front.
-REPORTED_NAMES: Final = {
-    "spool_events": "omnigate_spool_events",
-    "spool_bytes": "omnigate_spool_bytes",
+_MEMORY: Final = Family(
+    "omnigate_request_memory_bytes",
+    "sum",
+    "Memory that data planes hold for requests: bodies, their trees, parts of answers.",
+    ("state",),
+)
+
+#: Figures of data planes that have a name of their own, and the label of their row; any other gets
+#: ``omnigate_data_`` in front.
+REPORTED: Final[Mapping[str, tuple[Family, Labels]]] = {
+    "requests_in_flight": (
+        Family("omnigate_requests_in_flight", "sum", "Requests that hold a place in data planes."),
+        (),
+    ),
+    "request_memory_bytes": (_MEMORY, ("bodies",)),
+    "parse_memory_bytes": (_MEMORY, ("trees",)),
+    "held_answer_bytes": (_MEMORY, ("answers",)),
+    "spool_events": (
+        Family("omnigate_spool_events", "sum", "Usage events that wait in data planes."),
+        (),
+    ),
+    "spool_bytes": (Family("omnigate_spool_bytes", "sum", "What they take."), ()),
 }
 
 #: Bounds of the histogram of writes, in seconds: a good SSD syncs in one or two milliseconds, a
@@ -131,7 +150,9 @@ class ControlMetrics:
         self._ledger_load_seconds: float | None = None
         self._writes = [0] * (len(WRITE_BUCKETS) + 1)
         self._write_seconds = 0.0
+        self._planes = PlaneTotals(self._routes.label, self._upstreams.label)
         self._make_tables()
+        self._sources["planes"] = self._planes.parts
         self._make_state()
         # Collectors want a registry to be in; this one is not scraped as a whole.
         registry = CollectorRegistry()
@@ -249,7 +270,7 @@ class ControlMetrics:
         now: Callable[[], float],
     ) -> None:
         """Show what the parts of the plane count themselves."""
-        self._watch_ledger(ledger, now)
+        self._watch_ledger(ledger)
         self.watch(
             "omnigate_config_reloads_total",
             "Times the config file was read and good, the start included.",
@@ -265,7 +286,45 @@ class ControlMetrics:
             "The longest that the reactor was held in the last minute.",
             lag.worst_seconds,
         )
-        self._sources["reported"] = lambda: _reported(reports.figures(now()))
+        self._sources["reported"] = lambda: self._reported(reports.figures(now()))
+        self.watch(
+            "omnigate_data_processes",
+            "Processes of data planes that reported in the last two minutes.",
+            lambda: reports.processes(now()),
+        )
+        self.watch_rows(
+            Family(
+                "omnigate_upstream_state",
+                "largest",
+                "The worst that any data plane tells: 0 healthy, 1 degraded, 2 cooling, 3 open, "
+                "4 half open.",
+                ("upstream",),
+            ),
+            lambda: [
+                ((name,), state)
+                for name, state in reports.upstream_states(
+                    [upstream.name for upstream in config_file.config.upstreams], now()
+                ).items()
+            ],
+        )
+
+    def _reported(self, figures: Mapping[str, float]) -> Iterator[Part]:
+        """The figures that data planes report of themselves, of all their processes together."""
+        rows: dict[Family, list[Row]] = {}
+        for name, value in sorted(figures.items()):
+            found = REPORTED.get(name)
+            if found is not None:
+                rows.setdefault(found[0], []).append((found[1], value))
+            elif self._is_free(f"omnigate_data_{name}"):
+                text = "A figure of the data planes, as they last reported it."
+                rows[Family(f"omnigate_data_{name}", "sum", text)] = [((), value)]
+        for family, some in rows.items():
+            yield Part(family, some)
+
+    def _is_free(self, name: str) -> bool:
+        """Whether a figure that is not known here may be shown under a name."""
+        taken = name in self._sources or name in self._planes.names
+        return not taken and not name.endswith(("_total", "_count", "_sum", "_bucket", "_info"))
 
     def watch_keys(self, keys: Iterable[GatewayKey]) -> None:
         """Show how many keys there are of each kind.
@@ -312,12 +371,12 @@ class ControlMetrics:
             lambda: len(budgets.blocked),
         )
 
-    def _watch_ledger(self, ledger: Ledger, now: Callable[[], float]) -> None:
+    def _watch_ledger(self, ledger: Ledger) -> None:
         counters = ledger.counters
 
-        def age() -> float | None:
-            written_at_ms = ledger.figures.snapshot_at_ms
-            return None if written_at_ms is None else now() - written_at_ms / 1000
+        def written() -> float | None:
+            at_ms = ledger.figures.snapshot_at_ms
+            return None if at_ms is None else at_ms / 1000
 
         figures: tuple[tuple[str, str, Callable[[], float | None]], ...] = (
             (
@@ -334,7 +393,7 @@ class ControlMetrics:
             ("segments", "Segments, the active one included.", lambda: ledger.figures.segments),
             ("active_bytes", "Length of the active one.", lambda: ledger.figures.active_bytes),
             ("ids", "Ids remembered of recorded events.", lambda: ledger.figures.ids),
-            ("snapshot_age_seconds", "Age of the newest snapshot.", age),
+            ("snapshot_timestamp_seconds", "When the newest snapshot was written.", written),
             ("replayed_events", "Events replayed at the start.", lambda: counters.replayed),
             ("replayed_duplicates", "Lines skipped there.", lambda: counters.replay_duplicates),
             ("torn_bytes", "Bytes of a torn line cut there.", lambda: counters.torn_bytes),
@@ -381,6 +440,10 @@ class ControlMetrics:
         """Count refusals that a data plane reports."""
         self._refusals.add((counted_code(code),), count)
 
+    def counted(self, name: str, labels: Sequence[str], growth: float) -> None:
+        """Count what a data plane reports; see :meth:`.PlaneTotals.add`."""
+        self._planes.add(name, labels, growth)
+
     def auth_failed(self, audience: str, reason: str) -> None:
         """Count a request whose credentials were refused."""
         self._auth_failures.add((audience, reason))
@@ -409,11 +472,3 @@ class ControlMetrics:
             yield from map(family_of, parts_of(part.family, part.rows))
         for collector in self._process:
             yield from collector.collect()
-
-
-def _reported(figures: Mapping[str, float]) -> Iterator[Part]:
-    """The figures that data planes report of themselves, of all their processes together."""
-    text = "A figure of the data planes, as they last reported it."
-    for name, value in sorted(figures.items()):
-        family = Family(REPORTED_NAMES.get(name, f"omnigate_data_{name}"), "sum", text)
-        yield Part(family, [((), value)])

@@ -1,4 +1,4 @@
-"""What data planes report of themselves: requests they refused, and a few figures.
+"""What data planes report of themselves: requests they refused, figures, states of upstreams.
 
 Seeing a refusal is worth something, but not a write to the disk: everything here is in memory,
 begins at 0 with the process, and is bounded however a data plane behaves.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -16,6 +18,7 @@ import attrs
 from omnigate.config.values import MAX_NAME_CHARS
 from omnigate.errors import CLIENT_GONE, ERRORS
 from omnigate.text import one_line
+from omnigate.upstream_state import UpstreamState, worst
 
 #: Key names times codes that are counted apart. Two hundred keys that meet every code fit in.
 MAX_ROWS: Final = 5_000
@@ -34,6 +37,13 @@ MAX_FIGURES: Final = 64
 #: one that has been silent for longest is forgotten.
 MAX_REPORTERS: Final = 1_024
 
+#: Processes of which the number of the last report is remembered, also when they have left: so many
+#: that one which runs is not among those forgotten. Each takes 200 bytes.
+MAX_NUMBERED: Final = 4 * MAX_REPORTERS
+
+#: Upstreams of which a process may report the state; a config has at most 500.
+MAX_UPSTREAMS: Final = 500
+
 #: Figures are reported every few seconds; after this long without one they are no longer shown.
 FIGURES_SECONDS: Final = 120.0
 
@@ -45,9 +55,10 @@ _FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 @attrs.frozen
 class _Told:
-    """The figures that one process reported last, and when."""
+    """What one process reported last, and when."""
 
     figures: Mapping[str, float]
+    upstreams: Mapping[str, int]
     at: float
 
 
@@ -72,6 +83,24 @@ class Reports:
         self._rows: dict[tuple[str, str], RefusalRow] = {}
         # By reporter, the one that has been silent for longest first.
         self._told: dict[str, _Told] = {}
+        # How many processes told each state of an upstream.
+        self._states: Counter[tuple[str, int]] = Counter()
+        # The number of each reporter's last report, the one that was silent for longest first.
+        self._numbers: dict[str, int] = {}
+
+    def is_new(self, reporter: str, number: int) -> bool:
+        """Note the number of a report; whether its counts are not among those counted already.
+
+        :param number: from 1 on, greater with each report of a process; 0 of one that does not
+            number them.
+        """
+        if not number:
+            return True
+        last = self._numbers.pop(reporter, 0)
+        if len(self._numbers) >= MAX_NUMBERED:
+            del self._numbers[next(iter(self._numbers))]
+        self._numbers[reporter] = max(last, number)
+        return number > last
 
     def refused(self, key: str, code: str, count: int, now_ms: int) -> None:
         """Count refusals of one key for one reason.
@@ -92,20 +121,34 @@ class Reports:
         """Return every count, the largest first."""
         return sorted(self._rows.values(), key=lambda row: (-row.count, row.key, row.code))
 
-    def report_figures(self, figures: Mapping[str, float], now: float, reporter: str = "") -> None:
+    def report_figures(
+        self,
+        figures: Mapping[str, float],
+        now: float,
+        reporter: str = "",
+        upstreams: Mapping[str, int] | None = None,
+    ) -> None:
         """Take the figures of a data plane in place of those it reported before.
 
+        :param upstreams: the states of upstreams that are not healthy
+            (:class:`~omnigate.upstream_state.UpstreamState`).
         :param reporter: which process of which plane it is. Planes that do not say are one: of
             them the last word counts.
         """
-        self._told.pop(reporter, None)
+        self.leave(reporter)
         if len(self._told) >= MAX_REPORTERS:
-            del self._told[next(iter(self._told))]
-        self._told[reporter] = _Told(dict(_acceptable(figures.items())), now)
+            self.leave(next(iter(self._told)))
+        states = dict(islice((upstreams or {}).items(), MAX_UPSTREAMS))
+        self._told[reporter] = _Told(dict(_acceptable(figures.items())), states, now)
+        for state in states.items():
+            self._states[state] += 1
 
     def leave(self, reporter: str) -> None:
         """Forget the figures of a process that ends."""
-        self._told.pop(reporter, None)
+        told = self._told.pop(reporter, None)
+        if told is not None and told.upstreams:
+            # Those with a count of 0 go.
+            self._states -= Counter(told.upstreams.items())
 
     def figures(self, now: float) -> Mapping[str, float]:
         """Return what the processes that reported lately have in all.
@@ -113,10 +156,7 @@ class Reports:
         Each figure is the sum of theirs; how long a reactor was held is the longest of them.
         """
         found: dict[str, float] = {}
-        for reporter, told in list(self._told.items()):
-            if now - told.at > FIGURES_SECONDS:
-                del self._told[reporter]
-                continue
+        for told in self._lately(now):
             for name, value in told.figures.items():
                 before = found.get(name)
                 if before is None:
@@ -127,6 +167,32 @@ class Reports:
                 else:
                     found[name] = before + value
         return found
+
+    def processes(self, now: float) -> int:
+        """Return how many processes reported lately."""
+        return len(self._lately(now))
+
+    def upstream_states(self, names: Iterable[str], now: float) -> dict[str, UpstreamState]:
+        """Return how upstreams fare: the worst that any process tells.
+
+        What one cannot reach is what an alarm is about, and the others would hide it.
+
+        :param names: of the upstreams; there is no state while no process reports.
+        """
+        if not self._lately(now):
+            return {}
+        found: dict[str, list[int]] = {name: [] for name in names}
+        for name, state in self._states:
+            if name in found:
+                found[name].append(state)
+        return {name: worst(states) for name, states in found.items()}
+
+    def _lately(self, now: float) -> list[_Told]:
+        """Forget who fell silent; return what the others told."""
+        for reporter, told in list(self._told.items()):
+            if now - told.at > FIGURES_SECONDS:
+                self.leave(reporter)
+        return list(self._told.values())
 
 
 def counted_code(code: str) -> str:

@@ -1,8 +1,7 @@
-"""Delivers usage events, and counts of refusals, to the control plane.
+"""Delivers usage events to the control plane.
 
 Events are delivered at least once: they stay in the spool until the control plane has said that
-it wrote them. A refusal costs nobody money, so counts are sent at best effort: they are kept in
-memory only, and a post that fails is added to the next one.
+it wrote them. What else there is to tell goes after them (:mod:`omnigate.gateway.count_reports`).
 
 What a batch can meet, and what follows: acknowledged by a 200 that accounts for each of its
 events, it is taken off the spool; anything that speaks of the control plane and not of the batch
@@ -13,7 +12,7 @@ so that it neither blocks the others nor is lost. While every event is refused, 
 aside: then it is not the events.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,7 +28,6 @@ from omnigate.gateway.spool import Spool
 from omnigate.text import one_line, reason_of
 
 USAGE_PATH = "/internal/usage/batch"
-COUNTERS_PATH = "/internal/counters"
 
 #: Bytes in one batch: 500 ordinary events are 300 KiB; events with many attempts go in smaller
 #: batches, so that the control plane's bound for a body is never met by ours.
@@ -45,13 +43,6 @@ STOP_SECONDS = 5.0
 
 #: How many other events are tried to tell a refused event from a control plane that refuses all.
 PROBES = 16
-
-#: Pairs of key and reason that are counted apart, and sent in one body of less than 1 MiB. Keys
-#: are a few hundred, and each is refused for few reasons; beyond this, counts lose their key.
-MAX_COUNTERS = 4000
-
-#: Gauges change all the time; sending them at every flush would make a request out of nothing.
-SECONDS_BETWEEN_GAUGES = 5.0
 
 _log = Logger()
 
@@ -98,17 +89,14 @@ class Delivery:
         post: Post,
         clock: IReactorTime,
         flush_seconds: float,
-        gauges: Callable[[], Mapping[str, float]] | None = None,
-        reporter: str = "",
+        report: Callable[[bool], Awaitable[None]] | None = None,
         config_told: Callable[[str], None] | None = None,
     ) -> None:
         """Take the parts; nothing is sent before :meth:`start`.
 
         :param post: sends a body to a path of the control plane, within a time limit of its own.
         :param flush_seconds: the pause between two deliveries.
-        :param gauges: figures of this process that are sent along with the counts.
-        :param reporter: what this process calls itself there, so that its figures are told from
-            those of others.
+        :param report: tells what else there is to tell; it is given whether this is the last time.
         :param config_told: given the version of the config that the control plane has, with each
             acknowledgement.
         """
@@ -116,11 +104,8 @@ class Delivery:
         self._post = post
         self._clock = clock
         self._flush_seconds = flush_seconds
-        self._gauges = gauges
-        self._reporter = reporter
+        self._report = report
         self._config_told = config_told
-        self._gauges_sent = float("-inf")
-        self._refusals: dict[tuple[str, str], int] = {}
         self._limit = MAX_BATCH_EVENTS
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._outage = Outage(_log, "usage events wait in the spool", clock)
@@ -132,16 +117,6 @@ class Delivery:
         self.delivered = 0
         self.put_aside = 0
         self.failures = 0
-
-    def refusal(self, key_name: str | None, code: str) -> None:
-        """Count one refused request; no name is the empty name."""
-        self._add((key_name or "", code), 1)
-
-    def _add(self, pair: tuple[str, str], count: int) -> None:
-        refusals = self._refusals
-        if pair not in refusals and len(refusals) >= MAX_COUNTERS:
-            pair = ("", pair[1])
-        refusals[pair] = refusals.get(pair, 0) + count
 
     def start(self) -> None:
         """Begin to deliver; the first delivery is made at once, for what an earlier run left."""
@@ -221,15 +196,15 @@ class Delivery:
             sleep.callback(None)
 
     async def _turn(self) -> bool:
-        """Deliver what waits, then the counts.
+        """Deliver what waits, then tell the rest.
 
         :return: whether the control plane took everything.
         """
         try:
             self._spool.look_after_file()
             outcome = await self._deliver()
-            if outcome != "failed":
-                await self._report()
+            if outcome != "failed" and self._report is not None:
+                await self._report(self._stopping)
             return outcome == "done"
         except CancelledError:
             raise
@@ -329,45 +304,6 @@ class Delivery:
         elif status in (404, 405):
             fault += "; OMNIGATE_CONTROL_URL must be the address of the control plane"
         return status, fault
-
-    async def _report(self) -> None:
-        """Send the counts of refusals and the gauges, if there is anything to say.
-
-        The last report says that this process leaves, so that its figures count no more.
-        """
-        gauges: Mapping[str, float] = {}
-        now = self._clock.seconds()
-        leaving = self._stopping and self._gauges_sent > float("-inf")
-        if (
-            not self._stopping
-            and self._gauges is not None
-            and now - self._gauges_sent >= SECONDS_BETWEEN_GAUGES
-        ):
-            gauges = self._gauges()
-        if not self._refusals and not gauges and not leaving:
-            return
-        refusals, self._refusals = self._refusals, {}
-        rows = [
-            {"key": key, "code": code, "count": count} for (key, code), count in refusals.items()
-        ]
-        report: dict[str, object] = {"refusals": rows, "gauges": gauges, "reporter": self._reporter}
-        if leaving:
-            report["leaving"] = True
-        try:
-            status, _ = await self._post(COUNTERS_PATH, msgspec.json.encode(report))
-        except BaseException as error:
-            self._merge(refusals)
-            if isinstance(error, CancelledError) or not isinstance(error, Exception):
-                raise
-            return
-        if not 200 <= status < 300:
-            self._merge(refusals)
-        elif gauges:
-            self._gauges_sent = now
-
-    def _merge(self, refusals: dict[tuple[str, str], int]) -> None:
-        for pair, count in refusals.items():
-            self._add(pair, count)
 
 
 def _within(lines: list[bytes], max_bytes: int) -> list[bytes]:

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Final
 import omnigate
 import twisted
 from omnigate.gateway import figures
+from omnigate.gateway.count_reports import Figures
 from omnigate.gateway.tally import Durations
 from omnigate.metric_families import TOTAL, Family, Number, Part, Row, parts_of
 
 if TYPE_CHECKING:
     from omnigate.gateway.service import DataParts
+    from omnigate.gateway.spool import Spool
+    from omnigate.gateway.worker_spools import LeftSpools
     from omnigate.protocols.client import ClientFactory
 
 #: Direction and cache of each count of :attr:`omnigate.gateway.tally.Tally.tokens`.
@@ -32,7 +35,7 @@ _TOKEN_KINDS: Final = (
 )
 
 
-class PlaneFigures:
+class PlaneFigures(Figures):
     """The figures of one data plane.
 
     :param clients: where its clients' connections are.
@@ -54,7 +57,42 @@ class PlaneFigures:
         yield from self._config()
         yield from self._certificate()
 
-    def _requests(self) -> Iterator[Part]:
+    # -- what the control plane is told
+
+    def gauges(self) -> Mapping[str, float]:
+        """Figures as they are now, by the names that they have on the wire."""
+        spools = self._spools()
+        return {
+            **self._parts.plane.figures(),
+            "client_connections": len(self._clients.connections),
+            "spool_events": sum(spool.count for spool in spools),
+            "spool_bytes": sum(spool.bytes for spool in spools),
+        }
+
+    def upstreams(self) -> Mapping[str, int]:
+        """The states of upstreams that are not healthy now."""
+        plane = self._parts.plane
+        return {} if plane.tables is None else plane.troubles.states(plane.tables)
+
+    def counts(self) -> Iterator[Part]:
+        """Counts since the start, under the names that they have here.
+
+        Refusals and tokens are not among them: those are told by key, and these come with events.
+        """
+        yield from self._ended()
+        yield from self._attempts()
+        yield from self._durations()
+        yield self._lookups()
+        yield from self._misfortunes()
+
+    # -- where they stand
+
+    def _spools(self) -> tuple[Spool | LeftSpools, ...]:
+        """The spools; what a run with more workers left is delivered beside our own."""
+        parts = self._parts
+        return (parts.spool,) if parts.left is None else (parts.spool, parts.left)
+
+    def _ended(self) -> Iterator[Part]:
         tally = self._parts.plane.books.tally
         yield from parts_of(
             figures.REQUESTS,
@@ -63,11 +101,23 @@ class PlaneFigures:
                 for (route, endpoint, status_class, outcome), count in list(tally.requests.items())
             ),
         )
+
+    def _attempts(self) -> Iterator[Part]:
+        yield from parts_of(figures.ATTEMPTS, list(self._parts.plane.books.tally.attempts.items()))
+
+    def _durations(self) -> Iterator[Part]:
+        tally = self._parts.plane.books.tally
+        yield from parts_of(figures.DURATIONS, _histogram(tally.durations))
+        yield from parts_of(figures.FIRST_EVENTS, _histogram(tally.first_events))
+
+    def _requests(self) -> Iterator[Part]:
+        tally = self._parts.plane.books.tally
+        yield from self._ended()
         yield from parts_of(
             figures.REFUSALS,
             (((reason,), count) for reason, count in list(tally.refusals.items())),
         )
-        yield from parts_of(figures.ATTEMPTS, list(tally.attempts.items()))
+        yield from self._attempts()
         yield from parts_of(
             figures.TOKENS,
             (
@@ -76,8 +126,7 @@ class PlaneFigures:
                 for kind, count in zip(_TOKEN_KINDS, counts, strict=True)
             ),
         )
-        yield from parts_of(figures.DURATIONS, _histogram(tally.durations))
-        yield from parts_of(figures.FIRST_EVENTS, _histogram(tally.first_events))
+        yield from self._durations()
 
     def _state(self) -> Iterator[Part]:
         plane = self._parts.plane
@@ -86,10 +135,13 @@ class PlaneFigures:
         yield _one(figures.CLIENTS, len(self._clients.connections))
         yield _one(figures.DEADLINES, len(plane.watchdog))
         yield _one(figures.TIMERS, len(plane.clock.getDelayedCalls()))
-        looks = ((("hit",), plane.cache.hits), (("miss",), plane.cache.misses))
-        yield from parts_of(figures.CACHE_LOOKUPS, looks)
+        yield self._lookups()
         versions = (omnigate.__version__, platform.python_version(), twisted.__version__)
         yield from parts_of(figures.BUILD, ((versions, 1),))
+
+    def _lookups(self) -> Part:
+        cache = self._parts.plane.cache
+        return Part(figures.CACHE_LOOKUPS, [(("hit",), cache.hits), (("miss",), cache.misses)])
 
     def _upstreams(self) -> Iterator[Part]:
         tables = self._parts.plane.tables
@@ -119,17 +171,23 @@ class PlaneFigures:
         )
 
     def _usage(self) -> Iterator[Part]:
-        parts = self._parts
-        # What a run with more workers left is delivered beside our own.
-        spools = (parts.spool,) if parts.left is None else (parts.spool, parts.left)
-        deliveries = (parts.delivery,) if parts.left is None else (parts.delivery, parts.left)
+        parts, spools = self._parts, self._spools()
         yield _one(figures.SPOOL_EVENTS, sum(spool.count for spool in spools))
         yield _one(figures.SPOOL_BYTES, sum(spool.bytes for spool in spools))
+        delivered = parts.delivery.delivered + (0 if parts.left is None else parts.left.delivered)
+        yield _one(figures.DELIVERED, delivered)
+        yield from self._misfortunes()
+
+    def _misfortunes(self) -> Iterator[Part]:
+        """What should not happen."""
+        parts = self._parts
+        deliveries = (parts.delivery,) if parts.left is None else (parts.delivery, parts.left)
+        assert parts.pull is not None
         yield _one(figures.SPOOL_DROPPED, parts.spool.dropped)
-        yield _one(figures.DELIVERED, sum(one.delivered for one in deliveries))
         yield _one(figures.DELIVERY_FAILURES, sum(one.failures for one in deliveries))
         yield _one(figures.PUT_ASIDE, sum(one.put_aside for one in deliveries))
         yield _one(figures.LOG_DROPPED, parts.access_log.dropped)
+        yield _one(figures.POLL_FAILURES, parts.pull.failures)
 
     def _config(self) -> Iterator[Part]:
         plane, pull = self._parts.plane, self._parts.pull
@@ -137,7 +195,6 @@ class PlaneFigures:
         polled = pull.polled_at
         # The poll goes by the clock of what lasts, which may count from anywhere.
         ago = 0.0 if polled is None else plane.clock.seconds() - polled
-        yield _one(figures.POLL_FAILURES, pull.failures)
         yield _one(figures.POLLED, 0.0 if polled is None else plane.wall() - ago)
         yield _one(figures.INSTALLED, plane.installed_at or 0.0)
 

@@ -6,12 +6,15 @@ for whoever can mend it. Lines are bounded, however many requests meet the same 
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from omnigate.gateway.tables import Tables, Target
 from omnigate.token_bucket import TokenBucket
+from omnigate.upstream_state import UpstreamState
 
 #: How often the log says that an upstream refuses our credential, however many requests it refuses,
 #: and even if it takes every other one (a 403 may be about one model). Nobody mends it faster.
@@ -66,6 +69,7 @@ class Troubles:
         self._lines = TokenBucket(REST_LINES_A_MINUTE)
         self.credentials: dict[str, Refusal] = {}
         self.rests: dict[tuple[str, str], Rest] = {}
+        self._models: tuple[Tables | None, dict[str, set[str]]] = (None, {})
 
     def credential_refused(self, target: Target, status: int | None) -> None:
         """Note that an upstream does not take our credential.
@@ -165,8 +169,46 @@ class Troubles:
                     lasting=now - rest.since,
                 )
 
+    def states(self, tables: Tables) -> dict[str, int]:
+        """Return the states of upstreams that are not healthy, as far as is known here.
+
+        :param tables: the config in force.
+        """
+        now = self._clock.seconds()
+        states: dict[str, int] = {}
+        # How many models of each upstream fail, and how many of these rest.
+        failing: Counter[str] = Counter()
+        resting: Counter[str] = Counter()
+        for (name, _), rest in self.rests.items():
+            failing[name] += 1
+            resting[name] += rest.until > now
+        models = self._models_of(tables) if failing else {}
+        for name, count in failing.items():
+            if count < len(models.get(name, ())):
+                states[name] = UpstreamState.DEGRADED
+            elif resting[name] == count:
+                states[name] = UpstreamState.COOLING
+            else:
+                states[name] = UpstreamState.HALF_OPEN
+        for name, upstream in tables.upstreams.items():
+            refusal = self.credentials.get(name)
+            if upstream.missing is not None or (refusal is not None and refusal.lasts):
+                states[name] = UpstreamState.OPEN
+        return states
+
+    def _models_of(self, tables: Tables) -> dict[str, set[str]]:
+        """Return the models of each upstream; looked for once for each config."""
+        if self._models[0] is not tables:
+            found: dict[str, set[str]] = {}
+            for route in tables.routes.values():
+                for target in route.targets:
+                    found.setdefault(target.upstream_name, set()).add(target.model)
+            self._models = (tables, found)
+        return self._models[1]
+
     def keep(self, tables: Tables) -> None:
         """Forget what no config in force names any more."""
+        self._models = (None, {})
         for name in [name for name in self.credentials if name not in tables.upstreams]:
             del self.credentials[name]
         if self.rests:

@@ -148,7 +148,12 @@ class Plane:
             *openapi.endpoints(),
             *self.health.endpoints(),
             *InternalApi(
-                self.snapshots, self.ledger, self.reports, self.metrics, self.clock.seconds
+                self.snapshots,
+                self.ledger,
+                self.reports,
+                self.metrics,
+                self.clock.seconds,
+                self.pause,
             ).endpoints(),
             *AdminApi(
                 self.book,

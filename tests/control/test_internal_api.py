@@ -263,6 +263,48 @@ class CountersTests(SynchronousTestCase):
             body = plane.admin("GET", "/metrics").body
             self.assertIn(b"omnigate_spool_events %b\n" % shown, body)
 
+    def test_counts(self) -> None:
+        """What data planes counted is shown of all together, and each report counts once."""
+        plane = Plane(self.mktemp())
+        report = (
+            b'{"refusals":[{"key":"app","code":"not_found","count":1}],"gauges":{},"reporter":"%b",'
+            b'"number":%d,"counts":[["omnigate_data_requests_total",'
+            b'[[["fast","chat","2xx","answered"],%d],[["fast","messages","2xx","answered"],1]]],'
+            b'["omnigate_data_request_duration_seconds",[[["chat","3"],2],[["chat","total"],0.5]]],'
+            b'["omnigate_new_total",[[["a","b"],1]]]],"new":{"a":[]}}'
+        )
+        for reporter, number, growth in ((b"a", 1, 2), (b"a", 1, 2), (b"b", 1, 5), (b"a", 2, 1)):
+            body = report % (reporter, number, growth)
+            self.assertEqual(200, plane.internal("POST", "/internal/counters", body).status)
+        text = plane.scrape().decode()
+        for line in (
+            'omnigate_requests_total{outcome="answered",plane="data",protocol="openai",'
+            'route="fast",status_class="2xx"} 8.0',
+            'omnigate_requests_total{outcome="answered",plane="data",protocol="anthropic",'
+            'route="fast",status_class="2xx"} 3.0',
+            'omnigate_request_duration_seconds_count{endpoint="chat",plane="data"} 6.0',
+            'omnigate_request_duration_seconds_sum{endpoint="chat",plane="data"} 1.5',
+            'omnigate_request_duration_seconds_bucket{endpoint="chat",le="0.025",plane="data"} 0.0',
+            'omnigate_request_duration_seconds_bucket{endpoint="chat",le="0.05",plane="data"} 6.0',
+            'omnigate_refusals_total{reason="not_found"} 3.0',
+        ):
+            self.assertIn(f"\n{line}\n", text)
+        self.assertNotIn("omnigate_new", text)
+
+    def test_many_rows(self) -> None:
+        """The rows of a large report are counted in turns, and a second time not meanwhile."""
+        plane = Plane(self.mktemp())
+        rows = b",".join(b'[["fast","chat","2xx","o%d"],1]' % number for number in range(10_000))
+        counts = b'[["omnigate_data_requests_total",[%b]]]' % rows
+        refusals = b",".join(
+            b'{"key":"k%d","code":"not_found","count":1}' % number for number in range(10_000)
+        )
+        report = b'{"reporter":"a","number":1,"refusals":[%b],"counts":%b}' % (refusals, counts)
+        for _ in range(2):
+            self.assertEqual(200, plane.internal("POST", "/internal/counters", report).status)
+        self.assertEqual(20, plane.pauses)
+        self.assertIn(b'omnigate_refusals_total{reason="not_found"} 10000.0\n', plane.scrape())
+
     def test_refused(self) -> None:
         """What is no report is refused, and nothing of it is counted."""
         plane = Plane(self.mktemp())
@@ -273,6 +315,9 @@ class CountersTests(SynchronousTestCase):
             b'{"refusals":[{"key":"app","code":"x","count":1.5}]}',
             b'{"gauges":{"a":"b"}}',
             b'{"gauges":{},"reporter":7}',
+            b'{"refusals":[{"key":"app","code":"x","count":1}],"counts":[["a",[[["b"],"c"]]]]}',
+            b'{"refusals":[{"key":"app","code":"x","count":1}],"number":-1}',
+            b'{"refusals":[{"key":"app","code":"x","count":1}],"upstreams":{"a":"b"}}',
             b'{"gauges":{},"reporter":"%b"}' % (b"x" * 65),
         ):
             self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 400, body)

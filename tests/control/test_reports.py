@@ -9,8 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.control.reports import (
     FIGURES_SECONDS,
     MAX_FIGURES,
+    MAX_NUMBERED,
     MAX_REPORTERS,
     MAX_ROWS,
+    MAX_UPSTREAMS,
     OTHER_KEY,
     Reports,
 )
@@ -113,3 +115,73 @@ class FigureTests(SynchronousTestCase):
         for number in range(MAX_FIGURES):
             reports.report_figures({f"a{number}": 1.0, f"b{number}": 1.0}, 0.0, str(number))
         self.assertEqual(MAX_FIGURES, len(reports.figures(0.0)))
+
+
+class NumberTests(SynchronousTestCase):
+    """Reports that are numbered are taken once."""
+
+    def test_once(self) -> None:
+        """A number comes once from each reporter, also when it has left; one without comes ever."""
+        reports = Reports(0)
+        for reporter, number, new in (
+            ("a", 1, True),
+            ("a", 1, False),
+            ("b", 1, True),
+            ("a", 3, True),
+            ("a", 2, False),
+            ("a", 3, False),
+            ("", 0, True),
+            ("", 0, True),
+            ("a", 0, True),
+            ("a", 4, True),
+        ):
+            reports.leave("a")
+            self.assertEqual(new, reports.is_new(reporter, number), (reporter, number))
+
+    def test_bounded(self) -> None:
+        """Whoever calls itself ever anew pushes out those that were silent for longest."""
+        reports = Reports(0)
+        self.assertTrue(reports.is_new("silent", 1))
+        for number in range(MAX_NUMBERED):
+            self.assertTrue(reports.is_new(str(number), 1))
+            self.assertEqual(number == 0, reports.is_new("steady", 1))
+        self.assertTrue(reports.is_new("silent", 1))
+
+
+class StateTests(SynchronousTestCase):
+    """States of upstreams."""
+
+    def test_the_worst(self) -> None:
+        """Of what all tell the worst counts: degraded, half open, cooling, open."""
+        reports = Reports(0)
+        self.assertEqual({}, reports.upstream_states(["u"], 0.0))
+        shown = []
+        for number, state in enumerate((0, 1, 4, 2, 3)):
+            reports.report_figures({"a": 1.0}, 0.0, str(number), {"u": state, "unknown": 3})
+            shown.append(int(reports.upstream_states(["u", "v"], 0.0)["u"]))
+        self.assertEqual([0, 1, 4, 2, 3], shown)
+        self.assertEqual({"u": 3, "v": 0}, reports.upstream_states(["u", "v"], 0.0))
+        self.assertEqual(5, reports.processes(0.0))
+
+    def test_forgotten(self) -> None:
+        """What a process told goes with it: when it tells anew, leaves, or falls silent."""
+        reports = Reports(0)
+        for reporter in "abc":
+            reports.report_figures({"a": 1.0}, 0.0, reporter, {"u": 3})
+        reports.report_figures({"a": 1.0}, FIGURES_SECONDS, "d", {})
+        reports.report_figures({"a": 1.0}, 0.0, "a", {"u": 1})
+        reports.leave("b")
+        self.assertEqual({"u": 3}, reports.upstream_states(["u"], 0.0))
+        reports.leave("c")
+        self.assertEqual({"u": 1}, reports.upstream_states(["u"], 0.0))
+        self.assertEqual({"u": 0}, reports.upstream_states(["u"], FIGURES_SECONDS + 1))
+
+    def test_what_is_none(self) -> None:
+        """Numbers of no state are passed over, and more upstreams than there may be."""
+        reports = Reports(0)
+        many = {f"u{number}": 3 for number in range(MAX_UPSTREAMS + 1)}
+        reports.report_figures({"a": 1.0}, 0.0, "a", {"u": 7, **many})
+        self.assertEqual(
+            {"u": 0, f"u{MAX_UPSTREAMS}": 0},
+            reports.upstream_states(["u", f"u{MAX_UPSTREAMS}"], 0.0),
+        )

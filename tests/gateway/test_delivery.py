@@ -1,5 +1,7 @@
 """Delivery: nothing is forgotten before it is acknowledged, and nothing blocks for ever."""
 
+from __future__ import annotations
+
 import json
 import os
 from typing import Any
@@ -12,11 +14,16 @@ from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.events import MAX_BATCH_EVENTS
+from omnigate.gateway import count_reports as count_reports_module
 from omnigate.gateway import delivery as delivery_module
-from omnigate.gateway.delivery import (
+from omnigate.gateway.count_reports import (
     COUNTERS_PATH,
+    SECONDS_BETWEEN_FIGURES,
+    CountReports,
+    Figures,
+)
+from omnigate.gateway.delivery import (
     LONGEST_PAUSE_SECONDS,
-    SECONDS_BETWEEN_GAUGES,
     STOP_SECONDS,
     USAGE_PATH,
     Delivery,
@@ -85,6 +92,16 @@ class Control:
         return 200, b'{"recorded":%d,"duplicates":0,"invalid":0}' % len(events)
 
 
+class Told(Figures):
+    """What a test has told."""
+
+    def __init__(self, case: DeliveryCase) -> None:
+        self._case = case
+
+    def gauges(self) -> dict[str, float]:
+        return self._case.gauges
+
+
 class DeliveryCase(SynchronousTestCase):
     """A spool, a control plane, and the task between them."""
 
@@ -98,8 +115,10 @@ class DeliveryCase(SynchronousTestCase):
         self.addCleanup(self.spool.close)
         self.control = Control(self.clock)
         self.gauges: dict[str, float] = {}
+        self.reports = CountReports(self.control.post, self.clock, "me")
+        self.reports.figures = Told(self)
         self.delivery = Delivery(
-            self.spool, self.control.post, self.clock, FLUSH, lambda: self.gauges, "me"
+            self.spool, self.control.post, self.clock, FLUSH, self.reports.send
         )
         self.number = 0
 
@@ -383,7 +402,7 @@ class StopTests(DeliveryCase):
         self.delivery.start()
         self.clock.advance(0)
         self.queue(1200)
-        self.delivery.refusal("app", "invalid_request")
+        self.reports.refusal("app", "invalid_request")
         self.successResultOf(self.delivery.stop())
         self.assertEqual(self.control.recorded, list(range(1200)))
         self.assertEqual(len(self.control.counters), 1)
@@ -475,8 +494,8 @@ class CounterTests(DeliveryCase):
         self.delivery.start()
         self.clock.advance(0)
         for _ in range(3):
-            self.delivery.refusal("app", "rate_limit_exceeded")
-        self.delivery.refusal(None, "invalid_api_key")
+            self.reports.refusal("app", "rate_limit_exceeded")
+        self.reports.refusal(None, "invalid_api_key")
         self.pass_time(5)
         expected = {("app", "rate_limit_exceeded"): 3, ("", "invalid_api_key"): 1}
         self.assertEqual(self.sums(), expected)
@@ -489,17 +508,17 @@ class CounterTests(DeliveryCase):
         for change in ({"away": True}, {"away": False, "status": 503}, {"status": 200}):
             for name, value in change.items():
                 setattr(self.control, name, value)
-            self.delivery.refusal("app", "not_found")
+            self.reports.refusal("app", "not_found")
             self.pass_time(11)
         self.assertEqual(self.sums(), {("app", "not_found"): 3})
 
     def test_counted_while_out(self) -> None:
         """Refusals counted while a post is out are not lost when it fails."""
         self.control.silent = True
-        self.delivery.refusal("app", "not_found")
+        self.reports.refusal("app", "not_found")
         self.delivery.start()
         self.clock.advance(0)
-        self.delivery.refusal("app", "not_found")
+        self.reports.refusal("app", "not_found")
         self.control.silent = False
         self.control.open[0].errback(ConnectionError())
         self.pass_time(2)
@@ -507,10 +526,10 @@ class CounterTests(DeliveryCase):
 
     def test_bounded(self) -> None:
         """Beyond the most pairs counts lose their key and keep their reason."""
-        self.patch(delivery_module, "MAX_COUNTERS", 3)
+        self.patch(count_reports_module, "MAX_COUNTERS", 3)
         for number in range(10):
-            self.delivery.refusal(f"k{number}", "not_found")
-        self.delivery.refusal("k0", "not_found")
+            self.reports.refusal(f"k{number}", "not_found")
+        self.reports.refusal("k0", "not_found")
         self.delivery.start()
         self.clock.advance(0)
         self.assertEqual(sum(self.sums().values()), 11)
@@ -518,8 +537,8 @@ class CounterTests(DeliveryCase):
 
     def test_largest_report(self) -> None:
         """The largest report is below what the control plane takes."""
-        for number in range(delivery_module.MAX_COUNTERS):
-            self.delivery.refusal(f"{number:064d}", "concurrency_limit_exceeded")
+        for number in range(count_reports_module.MAX_COUNTERS):
+            self.reports.refusal(f"{number:064d}", "concurrency_limit_exceeded")
         sizes: list[int] = []
         judge = self.control.judge
 
@@ -536,7 +555,7 @@ class CounterTests(DeliveryCase):
         """Gauges go along, every few seconds."""
         self.gauges = {"reactor_lag_ms": 1.5, "in_flight": 3}
         self.delivery.start()
-        self.pass_time(SECONDS_BETWEEN_GAUGES * 2 + 2.5)
+        self.pass_time(SECONDS_BETWEEN_FIGURES * 2 + 2.5)
         self.assertEqual([one["gauges"] for one in self.control.counters], [self.gauges] * 3)
         self.assertEqual(self.sums(), {})
         self.assertEqual(["me"] * 3, [one["reporter"] for one in self.control.counters])
@@ -571,7 +590,7 @@ class CounterTests(DeliveryCase):
             self.delivery.start()
             self.pass_time(1)
             for _ in range(refused):
-                self.delivery.refusal("app", "not_found")
+                self.reports.refusal("app", "not_found")
             self.successResultOf(self.delivery.stop())
             self.assertEqual([None, True], [one.get("leaving") for one in self.control.counters])
             self.assertEqual({}, self.control.counters[-1]["gauges"])

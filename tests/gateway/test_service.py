@@ -23,6 +23,7 @@ from omnigate.config.snapshot import (
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
+from omnigate.gateway.count_reports import CountReports
 from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.service import DataParts, DataService, full_answer
@@ -150,9 +151,10 @@ class ServiceTestCase(SynchronousTestCase):
         writer = SynchronousWriter()
         spool = Spool(settings.spool, writer)
         spool.open()
-        delivery = Delivery(spool, self.control.post, self.clock, 1.0)
+        reports = CountReports(self.control.post, self.clock, "me")
+        delivery = Delivery(spool, self.control.post, self.clock, 1.0, reports.send)
         access_log = AccessLog(settings.access_log, writer, self.clock)
-        books = Books(spool.append, delivery.refusal)
+        books = Books(spool.append, reports.refusal)
         watchdog = Watchdog(self.clock)
         plane = DataPlane(settings, self.clock, watchdog, books, access_log, self.clock.seconds)
         self.endpoint = Endpoint()

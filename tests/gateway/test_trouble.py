@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.tables import Target
 from omnigate.gateway.trouble import MAX_RESTS, REST_LINES_A_MINUTE, SECONDS_BETWEEN_REFUSALS
+from omnigate.upstream_state import UpstreamState
 from tests.gateway.scraping import scraped, total, value
 from tests.planes.memory import KEY, SECRET, MemoryDataPlane, key, reply, request, route, upstream
 from tests.planes.scenes import ANSWER, CHAT, CHAT_STREAM, CLOSING, END, ERROR, STREAM_HEAD, chunk
@@ -216,3 +217,35 @@ class BoundTests(SynchronousTestCase):
         lines = told(all_answer)
         self.assertEqual(REST_LINES_A_MINUTE, len(lines))
         self.assertEqual({}, self.troubles.rests)
+
+
+class StateTests(PlaneCase):
+    """How upstreams fare, in one word for the control plane."""
+
+    def states(self) -> dict[str, int]:
+        tables = self.plane.plane.tables
+        assert tables is not None
+        return self.plane.plane.troubles.states(tables)
+
+    def test_story(self) -> None:
+        """Degraded by one model, cooling when all rest, half open until one has answered."""
+        # The variable of u2 is not set.
+        self.assertEqual({"u2": UpstreamState.OPEN}, self.states())
+        limited = reply(ERROR, b"429 Slow", b"retry-after: 20\r\n")
+        self.ask(limited)
+        self.assertEqual(UpstreamState.DEGRADED, self.states()["u1"])
+        self.ask(limited, model=b"large")
+        self.assertEqual(UpstreamState.COOLING, self.states()["u1"])
+        self.plane.advance(30)
+        self.assertEqual(UpstreamState.HALF_OPEN, self.states()["u1"])
+        self.ask(reply(ANSWER))
+        self.assertEqual(UpstreamState.DEGRADED, self.states()["u1"])
+        self.ask(reply(ANSWER), model=b"large")
+        self.assertNotIn("u1", self.states())
+
+    def test_credential(self) -> None:
+        """Open while the credential is refused, whatever else there is."""
+        self.ask(reply(ERROR, b"401 Who"))
+        self.assertEqual(UpstreamState.OPEN, self.states()["u1"])
+        self.ask(reply(ANSWER))
+        self.assertNotIn("u1", self.states())

@@ -103,7 +103,9 @@ class ControlSide(Side):
         health = self.health = Health(lambda: self.ledger.trouble)
         routes = Routes(
             *health.endpoints(),
-            *InternalApi(snapshots, self.ledger, reports, metrics, world.wall).endpoints(),
+            *InternalApi(
+                snapshots, self.ledger, reports, metrics, world.wall, lambda: deferLater(clock, 0)
+            ).endpoints(),
         )
         credentials = Credentials(
             INTERNAL_TOKEN, "admin-token-0123456789", clock.seconds, metrics.auth_failed

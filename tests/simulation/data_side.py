@@ -12,11 +12,12 @@ from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 
 from omnigate.config.snapshot import SnapshotUpstream
-from omnigate.data_parts import spool_figures
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
+from omnigate.gateway.count_reports import CountReports
 from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.plane_figures import PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.spool import Spool
@@ -94,18 +95,18 @@ class DataSide(Side):
             return False
         client = ControlClient(clock, watchdog, settings.control_url, settings.internal_token)
         client._pool = UpstreamPool(lambda build: self._link.connect(clock, build), watchdog)
+        reports = CountReports(client.post, clock, f"life-{self.life}")
         delivery = Delivery(
             self.spool,
             client.post,
             clock,
             settings.flush_ms / 1000,
-            lambda: {**spool_figures(self.spool), **self.plane.figures()},
-            f"life-{self.life}",
+            reports.send,
             lambda version: self.pull.told(version),
         )
         self.refused = 0
         access_log = AccessLog(settings.access_log, self.writer, clock)
-        books = Books(self._append, self._refuse(delivery.refusal))
+        books = Books(self._append, self._refuse(reports.refusal))
         self.plane = WatchedPlane(settings, clock, watchdog, books, access_log, world.wall)
         self.plane.new_id = self._new_id
         self.plane._random = Random(self.life)
@@ -124,6 +125,7 @@ class DataSide(Side):
         )
         self.service = DataService(parts, settings, clock, ENVIRON, self.ending, str)
         self.service.factory.connections = cast(Any, InOrder())
+        reports.figures = PlaneFigures(parts, self.service.factory)
         self.pull = parts.pull = ConfigPull(
             lambda: client.get("/internal/config"),
             clock,
