@@ -28,7 +28,8 @@ examples:
   omnigate keys create app --rpm 600 --models 'fast,claude-*' \\
       --budget-usd 50 --budget-period monthly
   omnigate keys list
-  omnigate keys delete app
+  omnigate keys rotate app --grace 24h
+  omnigate admin-keys create dashboard --scope read_only
   omnigate usage --by model --since 2026-11-01
   omnigate usage --by day --format csv > days.csv
   omnigate top                         what goes on just now, until q
@@ -36,7 +37,7 @@ examples:
   omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
 ledger reads the control plane's files, which the user has to be allowed to;
-keys, usage and top talk to its admin API:
+keys, admin-keys, usage and top talk to its admin API:
   OMNIGATE_ADMIN_TOKEN   its admin token (or OMNIGATE_ADMIN_TOKEN_FILE, a file that holds it)
   OMNIGATE_CONTROL_URL   where it is; {url} if not set
 
@@ -94,6 +95,7 @@ def _drop_output() -> None:
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     from omnigate.admin_client import DEFAULT_URL
+    from omnigate.commands.admin_keys import add_admin_keys
     from omnigate.commands.arguments import HelpText, add_examples
     from omnigate.commands.check import add_check
     from omnigate.commands.completion import add_completion
@@ -131,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
     add_init(commands)
     add_check(commands)
     add_keys(commands)
+    add_admin_keys(commands)
     add_usage(commands)
     add_doctor(commands)
     add_top(commands)

@@ -38,7 +38,7 @@ class FakeAdmin(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

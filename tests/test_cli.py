@@ -27,8 +27,8 @@ model = "fast"
 """
 
 
-class CliTests(AdminServerTestCase):
-    """omnigate."""
+class CliCase(AdminServerTestCase):
+    """A command line that finds an admin API which is played."""
 
     def run_cli(self, *arguments: str) -> tuple[int, str, str]:
         """Run a command; its status and both outputs."""
@@ -41,6 +41,10 @@ class CliTests(AdminServerTestCase):
                 assert isinstance(ending.code, int)
                 status = ending.code
         return status, out.getvalue(), err.getvalue()
+
+
+class CliTests(CliCase):
+    """omnigate."""
 
     def config(self, text: str) -> str:
         """A file with this text."""
@@ -94,66 +98,6 @@ class CliTests(AdminServerTestCase):
         path = Path(self.mktemp())
         path.write_bytes(b"\xff")
         self.assertIn("not UTF-8 at byte 0", self.run_cli("check", str(path))[2])
-
-    def test_keys_list(self) -> None:
-        """A table without columns that nothing fills."""
-        keys = [
-            {"name": "app", "source": "managed", "rpm": 600, "models": ["fast", "claude-*"]},
-            {"name": "b", "source": "file", "rpm": 0, "models": None, "soft_budget_usd": None},
-        ]
-        FakeAdmin.answers["/admin/keys"] = (200, json.dumps({"keys": keys}).encode())
-        status, out, _ = self.run_cli("keys", "list")
-        self.assertEqual(status, 0)
-        self.assertEqual(
-            out,
-            "name  source   rpm  models\n"
-            "app   managed  600  fast,claude-*\n"
-            "b     file       0  -\n",
-        )
-        _, out, _ = self.run_cli("keys", "list", "--format", "csv")
-        self.assertTrue(out.startswith("name,source,rpm,max_concurrent,models,budget_usd,"), out)
-        self.assertIn('\r\napp,managed,600,,"fast,claude-*",,', out)
-        _, out, _ = self.run_cli("keys", "list", "--json")
-        self.assertEqual(json.loads(out), {"keys": keys})
-
-    def test_keys_create(self) -> None:
-        """The secret stands alone on standard output."""
-        FakeAdmin.answers["/admin/keys"] = (201, b'{"name": "app", "secret": "ogk_x"}')
-        status, out, err = self.run_cli(
-            *("keys", "create", "app", "--rpm", "600", "--models", "fast, claude-*"),
-            *("--budget-usd", "12.5", "--budget-period", "weekly", "--max-concurrent", "3"),
-            *("--soft-budget-usd", "10", "--budget-timezone", "Europe/Stockholm"),
-        )
-        self.assertEqual((status, out), (0, "ogk_x\n"))
-        self.assertIn("shown once", err)
-        self.assertIn("OMNIGATE_POLL_MS", err)
-        self.assertEqual(
-            json.loads(FakeAdmin.asked[0][3]),
-            {
-                "name": "app",
-                "rpm": 600,
-                "models": ["fast", "claude-*"],
-                "max_concurrent": 3,
-                "budget_usd": 12.5,
-                "soft_budget_usd": 10,
-                "budget_period": "weekly",
-                "budget_timezone": "Europe/Stockholm",
-            },
-        )
-
-    def test_no_money(self) -> None:
-        """A budget that is no number is a wrong argument, and nothing is asked."""
-        for text in ("much", "nan", "inf"):
-            status, _, err = self.run_cli("keys", "create", "app", "--budget-usd", text)
-            self.assertEqual(status, 2)
-            self.assertIn("no number of US dollars", err)
-        self.assertEqual(FakeAdmin.asked, [])
-
-    def test_keys_delete(self) -> None:
-        """The name is one segment of the path."""
-        FakeAdmin.answers["/admin/keys/a%2Fb"] = (204, b"")
-        self.assertEqual(self.run_cli("keys", "delete", "a/b")[0], 0)
-        self.assertEqual(FakeAdmin.asked[0][:2], ("DELETE", "/admin/keys/a%2Fb"))
 
     def test_usage(self) -> None:
         """Rows as they came, money to its last decimal."""

@@ -1,18 +1,31 @@
-"""``omnigate keys list|create|delete``: asks the admin API."""
+"""``omnigate keys list|show|create|change|rotate|disable|enable|delete``: asks the admin API."""
+
+from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from omnigate.admin_client import client_from
-from omnigate.commands.arguments import ASKS, CommandError, add_format, add_json, dollars
-from omnigate.commands.table import print_listing, rows_of
+from omnigate.commands.arguments import ASKS, add_examples, add_format, add_json, dollars, whole
+from omnigate.commands.key_arguments import (
+    add_grace,
+    add_name,
+    add_unset,
+    changes_of,
+    given,
+    listed,
+    pages,
+    path_of,
+    show,
+    shown_once,
+)
+from omnigate.commands.table import print_listing
 from omnigate.periods import PERIODS
 from omnigate.text import one_line
 
-_KEY_COLUMNS = (
+_COLUMNS = (
     "name",
     "source",
     "rpm",
@@ -27,111 +40,260 @@ _KEY_COLUMNS = (
     "turns_at",
     "over_soft",
     "blocked",
+    "tpm",
+    "allowed_ips",
+    "endpoints",
+    "expires_at",
+    "disabled",
+    "old_secrets_until",
 )
+_DETAILS = (*_COLUMNS, "rotated_at", "created_at", "key_sha256")
 
-#: Members of a new key that are sent as they were given.
-_PLAIN = (
+#: Members that most keys have nothing of: a table shows them where one has.
+_RARE = ("tpm", "disabled")
+
+#: What can be said of a key, by the names of its members.
+_MEMBERS = (
     "rpm",
+    "tpm",
     "max_concurrent",
+    "models",
+    "endpoints",
+    "allowed_ips",
+    "expires_at",
     "budget_usd",
     "soft_budget_usd",
     "budget_period",
     "budget_timezone",
 )
 
+_NEXT_POLL = "their next poll on (OMNIGATE_POLL_MS, two seconds if not set)."
+_MANAGED = "of a key that was made with create, as keys list shows it"
+
 
 def add_keys(commands: Any) -> None:
     """Add the commands to the command line."""
     keys = commands.add_parser(
         "keys",
-        help="list, create and delete gateway keys",
-        description="List, create and delete gateway keys." + ASKS,
+        help="list, make, change, rotate, disable and delete gateway keys",
+        description="List, make, change, rotate, disable and delete gateway keys. Keys of the "
+        "config file are shown, and changed in that file only." + ASKS,
     )
     actions = keys.add_subparsers(metavar="ACTION", required=True)
+    _add_reading(actions)
+    _add_create(actions)
+    _add_change(actions)
+    _add_rotate(actions)
+    _add_switches(actions)
+    delete = actions.add_parser(
+        "delete",
+        help="delete a managed key; it stops working within one poll of the data plane",
+        description="Delete a key that was made with create. Data planes refuse it from "
+        + _NEXT_POLL
+        + ASKS,
+    )
+    add_name(delete, _MANAGED)
+    add_examples(delete, "  omnigate keys delete app\n")
+    delete.set_defaults(run=_delete)
 
-    listed = actions.add_parser(
+
+def _add_reading(actions: Any) -> None:
+    listing = actions.add_parser(
         "list",
         help="every key with its limits; never a secret",
         description="Show every key with its limits and what it spent." + ASKS,
     )
-    add_format(listed)
-    listed.set_defaults(run=_list_keys)
+    add_format(listing)
+    add_examples(listing, "  omnigate keys list --format csv > keys.csv\n")
+    listing.set_defaults(run=_list)
 
+    shown = actions.add_parser(
+        "show",
+        help="one key, a member a line",
+        description="Show one key with its limits, what it spent, and what it is counted by."
+        + ASKS,
+    )
+    add_name(shown, "as keys list shows it")
+    add_json(shown)
+    add_examples(shown, "  omnigate keys show app\n")
+    shown.set_defaults(run=_show)
+
+
+def _add_create(actions: Any) -> None:
     create = actions.add_parser(
         "create",
         help="make a key; its secret is printed once",
         description="Make a key and print its secret, this once; a limit that is not given is no "
         "limit." + ASKS,
     )
-    create.add_argument(
-        "name", metavar="NAME", help="1 to 64 letters, digits, dots, underscores and hyphens"
+    add_name(create, "1 to 64 letters, digits, dots, underscores and hyphens")
+    _add_limits(create)
+    add_json(create)
+    add_examples(
+        create,
+        """\
+  omnigate keys create app --rpm 600 --models 'fast,claude-*' \\
+      --budget-usd 50 --budget-period monthly
+  omnigate keys create guest --tpm 20000 --expires-at 2027-01-31T00:00:00Z
+  omnigate keys create batch --endpoints embeddings --allowed-ips 10.0.0.0/8
+""",
     )
-    create.add_argument("--rpm", type=int, metavar="N", help="requests a minute")
-    create.add_argument(
-        "--models", metavar="A,B*", help="only these models; a trailing * matches a prefix"
+    create.set_defaults(run=_create)
+
+
+def _add_change(actions: Any) -> None:
+    change = actions.add_parser(
+        "change",
+        help="give a managed key other limits",
+        description="Change the limits that are given, and leave the others. Data planes hold to "
+        "them from " + _NEXT_POLL + ASKS,
     )
-    create.add_argument("--max-concurrent", type=int, metavar="N", help="requests in flight")
-    create.add_argument("--budget-usd", metavar="USD", type=dollars, help="what it may spend")
-    create.add_argument(
+    add_name(change, _MANAGED)
+    _add_limits(change)
+    add_unset(change, _MEMBERS)
+    add_json(change)
+    add_examples(change, "  omnigate keys change app --rpm 900 --unset budget-usd,models\n")
+    change.set_defaults(run=_change)
+
+
+def _add_rotate(actions: Any) -> None:
+    rotate = actions.add_parser(
+        "rotate",
+        help="give a managed key a new secret, which is printed once",
+        description="Make a new secret for a key and print it, this once. All else of it stays, "
+        "and all its secrets share its limits and budgets." + ASKS,
+    )
+    add_name(rotate, _MANAGED)
+    add_grace(rotate)
+    add_json(rotate)
+    add_examples(
+        rotate,
+        """\
+  omnigate keys rotate app --grace 24h     the old secret works for a day yet
+  omnigate keys rotate app                 it has leaked: it ends with the next poll
+""",
+    )
+    rotate.set_defaults(run=_rotate)
+
+
+def _add_switches(actions: Any) -> None:
+    disable = actions.add_parser(
+        "disable",
+        help="let a managed key open nothing until it is enabled",
+        description="Take a key out of use and keep it. Data planes refuse it from "
+        + _NEXT_POLL
+        + ASKS,
+    )
+    add_name(disable, _MANAGED)
+    add_examples(disable, "  omnigate keys disable app\n")
+    disable.set_defaults(run=lambda options, environ: _switch(options, environ, disabled=True))
+    enable = actions.add_parser(
+        "enable",
+        help="let a disabled key work again",
+        description="Let a disabled key work again. Data planes take it from " + _NEXT_POLL + ASKS,
+    )
+    add_name(enable, _MANAGED)
+    add_examples(enable, "  omnigate keys enable app\n")
+    enable.set_defaults(run=lambda options, environ: _switch(options, environ, disabled=False))
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    """Add what a key may be held to."""
+    command.add_argument("--rpm", type=whole, metavar="N", help="requests a minute")
+    command.add_argument("--tpm", type=whole, metavar="N", help="tokens a minute")
+    command.add_argument(
+        "--max-concurrent", type=whole, metavar="N", help="requests in flight at once"
+    )
+    command.add_argument(
+        "--models",
+        type=listed,
+        metavar="A,B*",
+        help="only these models; a trailing * matches a prefix",
+    )
+    command.add_argument(
+        "--endpoints",
+        type=listed,
+        metavar="A,B",
+        help="only these: chat, completions, responses, embeddings, messages, count_tokens, models",
+    )
+    command.add_argument(
+        "--allowed-ips",
+        type=listed,
+        metavar="A,B",
+        help="only from these addresses and networks, such as 10.0.0.0/8,2001:db8::1",
+    )
+    command.add_argument(
+        "--expires-at",
+        metavar="TIME",
+        help="it works until then: RFC 3339 with its offset, such as 2027-01-31T00:00:00Z",
+    )
+    command.add_argument("--budget-usd", metavar="USD", type=dollars, help="what it may spend")
+    command.add_argument(
         "--soft-budget-usd",
         metavar="USD",
         type=dollars,
         help="what it may spend before the control plane tells of it; nothing is blocked for that",
     )
-    create.add_argument("--budget-period", choices=PERIODS, help="default: total")
-    create.add_argument(
+    command.add_argument("--budget-period", choices=PERIODS, help="default: total")
+    command.add_argument(
         "--budget-timezone",
         metavar="ZONE",
         help="whose midnights the period begins at, such as Europe/Stockholm; default: UTC",
     )
-    add_json(create)
-    create.set_defaults(run=_create_key)
-
-    delete = actions.add_parser(
-        "delete",
-        help="delete a managed key; it stops working within one poll of the data plane",
-        description="Delete a key that was made with create. Data planes refuse it from their next "
-        "poll on (OMNIGATE_POLL_MS, two seconds if not set)." + ASKS,
-    )
-    delete.add_argument("name", metavar="NAME", help="as keys list shows it")
-    delete.set_defaults(run=_delete_key)
 
 
-def _list_keys(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys list``."""
-    rows = rows_of(client_from(environ).call("GET", "/admin/keys"), "keys")
-    print_listing(options.format, "keys", rows, _KEY_COLUMNS)
+    rows = [row for page in pages(client_from(environ), "/admin/keys") for row in page]
+    columns = list(_COLUMNS)
+    if options.format == "table":
+        columns = [
+            name for name in columns if name not in _RARE or any(row.get(name) for row in rows)
+        ]
+    print_listing(options.format, "keys", rows, columns)
     return 0
 
 
-def _create_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate keys show``."""
+    return show(options, client_from(environ), path_of("keys", options.name), _DETAILS)
+
+
+def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys create``: the secret goes to standard output, alone."""
-    body: dict[str, object] = {"name": options.name}
-    if options.models is not None:
-        body["models"] = [name.strip() for name in options.models.split(",") if name.strip()]
-    for name in _PLAIN:
-        value = getattr(options, name)
-        if value is not None:
-            body[name] = value
-    client = client_from(environ)
+    body = {"name": options.name, **given(options, _MEMBERS)}
+    words = "Data planes take it from " + _NEXT_POLL
+    return shown_once(options, client_from(environ), "/admin/keys", body, words)
+
+
+def _change(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate keys change``."""
+    body = changes_of(options, _MEMBERS, _MEMBERS)
+    answer = client_from(environ).text("PATCH", path_of("keys", options.name), body)
     if options.json:
-        print(client.text("POST", "/admin/keys", body))
-        return 0
-    answer = client.call("POST", "/admin/keys", body)
-    secret = answer.get("secret") if isinstance(answer, dict) else None
-    if not isinstance(secret, str):
-        raise CommandError("the control plane made the key but told no secret; delete it")
-    print(secret)
-    print(
-        "This is shown once. Keep it now; the gateway stores its hash only. Data planes take it "
-        "from their next poll on (OMNIGATE_POLL_MS, two seconds if not set).",
-        file=sys.stderr,
-    )
+        print(answer)
+    else:
+        print(f"changed {one_line(options.name, 200)}", file=sys.stderr)
     return 0
 
 
-def _delete_key(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate keys rotate``: the secret goes to standard output, alone."""
+    path = path_of("keys", options.name, "rotate")
+    words = "Data planes take it from " + _NEXT_POLL
+    return shown_once(options, client_from(environ), path, {"grace_s": options.grace}, words)
+
+
+def _switch(options: argparse.Namespace, environ: Mapping[str, str], *, disabled: bool) -> int:
+    """``omnigate keys disable`` and ``omnigate keys enable``."""
+    client_from(environ).call("PATCH", path_of("keys", options.name), {"disabled": disabled})
+    done = "disabled" if disabled else "enabled"
+    print(f"{done} {one_line(options.name, 200)}", file=sys.stderr)
+    return 0
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys delete``."""
-    client_from(environ).call("DELETE", f"/admin/keys/{quote(options.name, safe='')}")
+    client_from(environ).call("DELETE", path_of("keys", options.name))
     print(f"deleted {one_line(options.name, 200)}", file=sys.stderr)
     return 0
