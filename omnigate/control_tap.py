@@ -163,7 +163,7 @@ def makeService(options: Options) -> Service:
 
     metrics.watch_plane(ledger, config_file, reports, lag, time.time)
     metrics.watch_budgets(watch)
-    metrics.watch_keys(book)
+    metrics.watch_keys(book, now_ms)
     snapshots = Snapshots(
         lambda: config_file.config, watch, snapshots_writer, lambda: pause(reactor)
     )

@@ -204,7 +204,7 @@ class OperationsTests(SynchronousTestCase):
         book = KeyBook(KeyStore("nowhere", SynchronousWriter(), lambda: 0))
         metrics.watch_audit(AuditLog("nowhere", Clock(), SynchronousWriter(), lambda: 0, 1))
         metrics.watch_budgets(BudgetWatch(book, ledger, lambda: 0))
-        metrics.watch_keys(book)
+        metrics.watch_keys(book, lambda: 0)
         text = metrics.text(metrics.read(), False).decode()
         shown = set(re.findall(r"(?m)^# TYPE (omnigate_\w+) ", text))
         self.assertEqual(told, shown)

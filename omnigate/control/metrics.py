@@ -46,7 +46,11 @@ from omnigate.metric_families import (
 )
 from omnigate.metric_text import exposition, family_of
 from omnigate.money import NANO_PER_USD
+from omnigate.periods import DAY_MS
 from omnigate.reactor_lag import ReactorLag
+
+#: A key that expires within a week is one to look after: people are away for a weekend.
+EXPIRING_MS: Final = 7 * DAY_MS
 
 #: Label values of one kind that a process remembers. Names come from the config, which may have
 #: 5,000 routes; a config that is reloaded with ever new names ends here.
@@ -326,8 +330,8 @@ class ControlMetrics:
         taken = name in self._sources or name in self._planes.names
         return not taken and not name.endswith(("_total", "_count", "_sum", "_bucket", "_info"))
 
-    def watch_keys(self, keys: Iterable[GatewayKey]) -> None:
-        """Show how many keys there are of each kind.
+    def watch_keys(self, keys: Iterable[GatewayKey], now_ms: Callable[[], int]) -> None:
+        """Show how many keys there are of each kind, and how many of them expire soon.
 
         :param keys: looked through at each scrape.
         """
@@ -337,8 +341,14 @@ class ControlMetrics:
             for source in ("file", "managed"):
                 yield (source,), found[source]
 
+        def expiring() -> float:
+            now = now_ms()
+            end = now + EXPIRING_MS
+            return sum(1 for key in keys if now < key.expires_ms <= end and not key.disabled)
+
         text = "Gateway keys, of the config file and managed ones."
         self.watch_rows(Family("omnigate_keys", "sum", text, ("source",)), read)
+        self.watch("omnigate_keys_expiring", "Keys that expire within seven days.", expiring)
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Show what the audit log counts."""

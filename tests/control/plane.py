@@ -128,7 +128,7 @@ class Plane:
         self.metrics.watch_audit(self.audit)
         self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
         self.metrics.watch_budgets(self.watch)
-        self.metrics.watch_keys(self.book)
+        self.metrics.watch_keys(self.book, self.now_ms)
         self.metrics.watch_plane(
             self.ledger,
             self.config_file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -306,3 +307,25 @@ class AuditTests(KeyApiCase):
             self.assertEqual(self.ask(method, target, **members).status, 503)
         self.assertEqual(self.snapshot(), before)
         self.assertEqual(self.ask("GET", "/admin/keys").json()["keys"][1]["rpm"], 0)
+
+
+class ExpiringTests(KeyApiCase):
+    """Keys that are to be looked after."""
+
+    def expiring(self) -> float:
+        (line,) = re.findall(rb"^omnigate_keys_expiring (\S+)$", self.plane.scrape(), re.MULTILINE)
+        return float(line)
+
+    def test_within_a_week(self) -> None:
+        """Counted from seven days before to the moment itself, unless it is disabled."""
+        week = 7 * 86_400
+        self.create("soon", expires_at=rfc3339((START + week + 10) * 1000))
+        self.create("off", expires_at=rfc3339((START + 5) * 1000), disabled=True)
+        self.create("never")
+        self.assertEqual(self.expiring(), 0)
+        self.plane.clock.advance(10)
+        self.assertEqual(self.expiring(), 1)
+        self.plane.clock.advance(week - 0.001)
+        self.assertEqual(self.expiring(), 1)
+        self.plane.clock.advance(0.001)
+        self.assertEqual(self.expiring(), 0)
