@@ -12,6 +12,7 @@ import attrs
 
 from omnigate.client_address import Networks
 from omnigate.config.key_values import MAX_EARLIER_SECRETS
+from omnigate.control.gateway_key import EarlierSecret
 from omnigate.errors import GatewayError
 from omnigate.periods import END_MS, rfc3339
 
@@ -25,14 +26,6 @@ SCOPES: Final = (FULL, READ_ONLY)
 DISABLED: Final = "disabled"
 EXPIRED: Final = "expired"
 ADDRESS: Final = "address"
-
-
-@attrs.frozen
-class EarlierSecret:
-    """The hash of a secret that a newer one has replaced; it opens its key before ``until_ms``."""
-
-    sha256: str
-    until_ms: int
 
 
 @attrs.frozen

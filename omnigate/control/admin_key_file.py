@@ -21,7 +21,8 @@ import msgspec
 from omnigate.config import values
 from omnigate.config.key_values import MAX_EARLIER_SECRETS
 from omnigate.control import admin_key_members
-from omnigate.control.admin_key import AdminKey, EarlierSecret
+from omnigate.control.admin_key import AdminKey
+from omnigate.control.gateway_key import EarlierSecret
 from omnigate.control.key_members import read_members
 from omnigate.control.strict_json import StrictJsonError, read_json
 from omnigate.errors import GatewayError

@@ -30,6 +30,7 @@ from omnigate.control.schemas import (
 )
 from omnigate.control.usage_report import UsageReport
 from omnigate.errors import GatewayError
+from omnigate.events import MAX_ID_CHARS
 from omnigate.ledger.books import RECENT_EVENTS
 from omnigate.ledger.totals import GROUPINGS, NamedSums
 
@@ -41,6 +42,12 @@ BY: Final = Parameter("by", "what to sum up by", {**one_of(*GROUPINGS), "default
 SINCE: Final = Parameter("since", "the first day that counts", DAY)
 UNTIL: Final = Parameter("until", "the last day that counts", DAY)
 LIMIT: Final = whole("limit", "how many events to show", DEFAULT_REQUESTS, MAX_REQUESTS)
+
+BEFORE: Final = Parameter(
+    "before",
+    "show events older than the one of this id only: `next` of the page before",
+    {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS},
+)
 
 _SUMS: Final = {
     "requests": COUNT,
@@ -113,7 +120,7 @@ EVENT: Final[Schema] = record(
     more=True,
     title="UsageEvent",
 )
-REQUESTS: Final[Schema] = record({"requests": rows(EVENT)})
+REQUESTS: Final[Schema] = record({"requests": rows(EVENT), "next": or_null(TEXT)})
 REFUSALS: Final[Schema] = record(
     {
         "since": TIME,
@@ -180,7 +187,7 @@ class UsageApi:
                 "/admin/requests",
                 self.requests,
                 summary="Show the newest usage events, newest first",
-                parameters=(LIMIT,),
+                parameters=(LIMIT, BEFORE),
                 answer=REQUESTS,
                 refusals=("not_ready",),
             ),
@@ -233,8 +240,15 @@ class UsageApi:
             await self._pause()
 
     async def requests(self, call: Call) -> Answer:
-        """Answer the newest events of the ledger, newest first."""
+        """Answer a page of the newest events, newest first, and where the next one begins."""
         limit = read_whole(call.query, LIMIT)
+        events = self._ledger.recent(MAX_REQUESTS)
+        if BEFORE.name in call.query:
+            before = call.query[BEFORE.name]
+            places = [place for place, event in enumerate(events) if event["id"] == before]
+            # Of an event that is no longer kept there is none older, either.
+            events = events[places[0] + 1 :] if places else []
+        more = events[limit - 1]["id"] if len(events) > limit else None
         names = self._book.names_by_hash()
         found = [
             {
@@ -242,9 +256,9 @@ class UsageApi:
                 "key": names.get(event.get("key_sha256", "")),
                 "cost_usd": msgspec.Raw(str(event["cost_usd"]).encode("ascii")),
             }
-            for event in self._ledger.recent(limit)
+            for event in events[:limit]
         ]
-        return Answer(encode({"requests": found}))
+        return Answer(encode({"requests": found, "next": more}))
 
     async def refusals(self, call: Call) -> Answer:
         """Answer the refusals that data planes reported since the start, the largest first."""

@@ -54,6 +54,10 @@ IDLE_SECONDS: Final = 75
 #: A whole request must be there this long after its first byte, however slowly it trickles.
 REQUEST_SECONDS: Final = 30.0
 
+#: What a data plane or a browser sends is far below.
+MAX_HEADERS: Final = 100
+MAX_HEAD_BYTES: Final = 16_384
+
 #: After a refusal, what the caller is still sending is discarded this long, so that it can read
 #: the answer instead of a reset.
 LINGER_SECONDS: Final = 2.0
@@ -124,6 +128,18 @@ class ControlRequest(Request):
         except GatewayError as refusal:
             self._refusal = refusal
         return self._refusal
+
+    def refuse_head(self) -> Answer:
+        """Return the answer to a head that cannot be read; nothing of it is believed."""
+        self.method, self.uri, self.clientproto = b"GET", b"/", b"HTTP/1.1"
+        self.request_id = secrets.token_hex(16)
+        return self.refusal_answer(
+            GatewayError(
+                "invalid_request",
+                f"no request of HTTP/1.1, or a head of more than {MAX_HEAD_BYTES} bytes or "
+                f"{MAX_HEADERS} headers",
+            )
+        )
 
     def _admit(self, method: bytes, target: bytes, version: bytes, length: int | None) -> _Admitted:
         if version != b"HTTP/1.1":
@@ -271,9 +287,8 @@ class ControlRequest(Request):
 class ControlChannel(HTTPChannel):
     """One connection."""
 
-    # What a data plane or a browser sends is far below.
-    maxHeaders = 100  # noqa: N815
-    totalHeadersSize = 16384  # noqa: N815
+    maxHeaders = MAX_HEADERS  # noqa: N815
+    totalHeadersSize = MAX_HEAD_BYTES  # noqa: N815
     requestFactory = ControlRequest  # type: ignore[assignment]  # noqa: N815
 
     gate: Gate
@@ -327,6 +342,35 @@ class ControlChannel(HTTPChannel):
         super().requestDone(request)
         if self.requests and not self._handlingRequest:
             self._start_deadline()
+
+    def lineReceived(self, line: bytes) -> None:  # noqa: N802
+        """Take a line of a head; those behind a refusal are discarded."""
+        if not self._refused:
+            super().lineReceived(line)
+
+    def headerReceived(self, line: bytes) -> bool:  # noqa: N802
+        """Take a header; one whose number has thousands of digits is refused like any other."""
+        try:
+            return bool(super().headerReceived(line))
+        except ValueError:
+            self._respondToBadRequestAndDisconnect()
+            return False
+
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802
+        """Refuse a head that is one endless line."""
+        self._respondToBadRequestAndDisconnect()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802
+        """Refuse what is no request at all; twisted.web would send a bare status line."""
+        if self._refused:
+            return
+        self._stop_deadline()
+        self._refused = True
+        self.persistent = False
+        if not self.requests:
+            self.requests.append(self.requestFactory(self, 0))
+        request: ControlRequest = self.requests[-1]
+        request.write_answer(request.refuse_head())
 
     def loseConnection(self) -> None:
         """Close; after a refusal only the writing half at first."""

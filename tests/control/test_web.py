@@ -120,6 +120,35 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual(self.calls[-1].address, "192.168.1.1")
         self.assertEqual({call.actor for call in self.calls}, {"admin-token"})
 
+    def test_what_is_no_request(self) -> None:
+        """It gets a problem document as any refusal does, and nothing behind it is read."""
+        behind = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+        head = b"POST /admin/keys HTTP/1.1\r\nauthorization: " + ADMIN[0][1] + b"\r\n"
+        for sent in (
+            b"GET /healthz\r\n\r\n",
+            b"GET  /healthz HTTP/1.1\r\n\r\n",
+            b"GET /healthz HTTP/9.9\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"\x16\x03\x01" + b"x" * 20_000,
+            b"GET /healthz HTTP/1.1\r\na: " + b"b" * 20_000 + b"\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n",
+            b"GET /healthz HTTP/1.1\r\nno header\r\nhost: x\r\n\r\n",
+            b"GET /healthz HTTP/1.1\r\nhost: a\x00b\r\n\r\n",
+            head + b"content-length: 2\r\ncontent-length: 2\r\n\r\n{}",
+            head + b"content-length: +2\r\n\r\n{}",
+            head + b"content-length: " + b"9" * 5000 + b"\r\n\r\n{}",
+            head + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
+            head + b"transfer-encoding: gzip\r\n\r\n{}",
+        ):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(sent + behind)
+            reply, rest = read_reply(transport.value())
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), sent)
+            self.assertEqual(reply.headers["content-type"], "application/problem+json")
+            self.assertRegex(reply.headers["x-omnigate-request-id"], "^[0-9a-f]{32}$")
+            self.assertEqual((reply.headers["connection"], rest), ("close", b""), sent)
+        self.assertEqual(self.calls, [])
+
     def test_error_shapes(self) -> None:
         """Operators get problem documents, data planes the envelope that clients get."""
         reply = self.talk.ask("GET", "/admin/keys")
