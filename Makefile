@@ -3,6 +3,7 @@
 # make bench  the benchmark, in five minutes (ARGS=quick: a short form, in ten seconds)
 # make soak   random runs of both planes under faults, in a simulated world (ARGS="--minutes 30",
 #             ARGS="--runs 10000 --first 2000", or ARGS="--seed 123" to see one again)
+# make man    writes the pages of the manual anew, out of the help of the commands and docs/
 # make kills  real planes killed 200 times under load, and then the sums (ARGS=1000: as often)
 #                                  make clean  remove what these targets made
 #
@@ -18,7 +19,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills clean venv
+.PHONY: demo test lint types bench soak kills man clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -41,6 +42,9 @@ soak: $(READY)
 
 kills: $(READY)
 	OMNIGATE_TEST_KILLS=$(or $(ARGS),200) $(RUN) -m twisted.trial tests.process.test_ledger_kills
+
+man: $(READY)
+	@$(RUN) -m manual
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis

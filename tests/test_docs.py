@@ -9,6 +9,7 @@ import attrs
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
+from manual.pages import pages
 from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION, Capabilities
 from omnigate.cli import parser
 from omnigate.config.models import WITHOUT_SAMPLING
@@ -233,6 +234,17 @@ class OperationsTests(SynchronousTestCase):
         texts += parser().format_help()
         for command in ("demo", "check", "keys create", "usage", "ledger verify", "ledger export"):
             self.assertRegex(texts, rf"omnigate {command}\b")
+
+
+class ManualTests(SynchronousTestCase):
+    """Pages of the manual."""
+
+    def test_they_are_up_to_date(self) -> None:
+        """They are what help, settings and docs make of them now; else write them with make man."""
+        page("command-line.md")
+        for name, text in pages().items():
+            there = (ROOT / "manual" / name).read_text(encoding="utf-8")
+            self.assertTrue(there == text, f"manual/{name} is not up to date; run: make man")
 
 
 class LinkTests(SynchronousTestCase):

@@ -37,7 +37,14 @@ SHARED = (
 )
 
 #: What shells and man find under the prefix of an installation.
-FOUND = ("bash-completion/completions/omnigate", "zsh/site-functions/_omnigate")
+FOUND = (
+    "bash-completion/completions/omnigate",
+    "man/man1/omnigate.1",
+    "man/man5/omnigate.toml.5",
+    "man/man8/omnigate-control.8",
+    "man/man8/omnigate-data.8",
+    "zsh/site-functions/_omnigate",
+)
 
 #: Why no wheel can be built on a machine, as pip says it.
 _NO_BUILD = (
@@ -83,7 +90,7 @@ class WheelTests(SynchronousTestCase):
         source.mkdir()
         for part in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
             (source / part).write_bytes((ROOT / part).read_bytes())
-        for part in ("omnigate", "twisted", "etc", "systemd", "completion"):
+        for part in ("omnigate", "twisted", "etc", "systemd", "completion", "manual"):
             (source / part).symlink_to(ROOT / part)
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "."]
         said = ""
@@ -129,7 +136,9 @@ class WheelTests(SynchronousTestCase):
             self.assertIn(name, names)
         # An __init__ would hide Twisted's own plugins; tests and benchmark stay in the checkout.
         self.assertFalse({"twisted/__init__.py", "twisted/plugins/__init__.py"} & names)
-        self.assertFalse([name for name in names if name.startswith(("tests/", "bench/"))])
+        self.assertFalse(
+            [name for name in names if name.startswith(("tests/", "bench/", "manual/"))]
+        )
         python = self.install(wheel)
         self.check_installed(python)
 
