@@ -24,3 +24,8 @@ def set_apart(collect: bool = True) -> None:
     gc.freeze()
     newest, young, _ = gc.get_threshold()
     gc.set_threshold(newest, young, FULL_COLLECTION_AFTER)
+
+
+def take_back() -> None:
+    """Let the collector look again at what was set apart, since some of it is in use no more."""
+    gc.unfreeze()

@@ -15,37 +15,25 @@ from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from omnigate.collector import set_apart
-from omnigate.config.prices import price_for
-from omnigate.config.schema import Config, ConfigError
+from omnigate.collector import set_apart, take_back
+from omnigate.config.schema import ConfigError
 from omnigate.config.structure import Fault
-from omnigate.control.admin_api import AdminApi
 from omnigate.control.admin_key_file import AdminKeysFileError
-from omnigate.control.admin_keys import AdminKeyStore
-from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
-from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.health import Health
-from omnigate.control.internal_api import InternalApi
+from omnigate.control.generation import Generation, Lasting, guard_stores
+from omnigate.control.guard import Guard
 from omnigate.control.key_file import KeysFileError
-from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.metrics_api import MetricsApi
-from omnigate.control.openapi import OpenApi
 from omnigate.control.reports import Reports
-from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
-from omnigate.control.snapshots import Snapshots
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
-from omnigate.events import UsageEvent
 from omnigate.files import WriterThread
 from omnigate.folder_watch import FolderWatch
-from omnigate.ledger.service import Ledger
-from omnigate.money import Price
 from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
 
@@ -113,16 +101,9 @@ def makeService(options: Options) -> Service:
     settings = _read_settings(options)
     _check_folders(settings)
 
-    def now_ms() -> int:
-        return int(time.time() * 1000)
+    def make_writer(name: str, lost: Callable[[Failure], None]) -> WriterThread:
+        return WriterThread(name, reactor.callFromThread, crashed=lost)
 
-    ledger_writer = WriterThread("omnigate-ledger", reactor.callFromThread)
-    keys_writer = WriterThread("omnigate-keys", reactor.callFromThread)
-    audit_writer = WriterThread("omnigate-audit", reactor.callFromThread)
-    # A thread of its own: no poll of a data plane waits for the disk.
-    snapshots_writer = WriterThread("omnigate-snapshots", reactor.callFromThread)
-    # A scrape of thousands of routes takes a quarter of a second.
-    metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     config_file = ConfigFile(
         settings.config,
         reactor,
@@ -131,85 +112,45 @@ def makeService(options: Options) -> Service:
         WriterThread("omnigate-config", reactor.callFromThread),
         partial(FolderWatch, reactor),
     )
-    book = KeyBook(KeyStore(settings.keys, keys_writer, now_ms))
-    admin_keys = AdminKeyStore(settings.admin_keys, keys_writer, now_ms)
-    _load(config_file, book, admin_keys)
-
     metrics = ControlMetrics()
-    reports = Reports(now_ms())
-    lag = ReactorLag(reactor)
-    audit = AuditLog(
-        settings.audit, reactor, audit_writer, now_ms, max_bytes=settings.audit_max_mb * 1024 * 1024
-    )
-    metrics.watch_audit(audit)
-    ledger = Ledger(
-        settings.ledger,
-        reactor,
-        ledger_writer,
-        lambda event: price_of(config_file.config, event),
-        ids_days=config_file.config.retention.ledger_ids_days,
-        ledger_days=config_file.config.retention.ledger_days,
-        wall=time.time,
-        steady=time.monotonic,
-        observe=lambda event, cost_nano: recorded(event, cost_nano),
-        observe_write=metrics.wrote,
-        pause=lambda: pause(reactor),
-    )
-    watch = BudgetWatch(book, ledger, now_ms)
-
-    def recorded(event: UsageEvent, cost_nano: int) -> None:
-        watch.touch(event, cost_nano)
-        metrics.recorded(event, cost_nano)
-
-    metrics.watch_plane(ledger, config_file, reports, lag, time.time)
-    metrics.watch_budgets(watch)
-    metrics.watch_keys(book, now_ms)
-    snapshots = Snapshots(
-        lambda: config_file.config, watch, snapshots_writer, lambda: pause(reactor)
-    )
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
-    credentials.sign_in_failed = audit.sign_in_failed
-    credentials.admin_keys = admin_keys
-    health = Health(lambda: ledger.trouble)
-    openapi = OpenApi()
-    routes = Routes(
-        *health.endpoints(),
-        *openapi.endpoints(),
-        *InternalApi(
-            snapshots, ledger, reports, metrics, time.time, lambda: pause(reactor)
-        ).endpoints(),
-        *AdminApi(
-            book,
-            watch,
-            ledger,
-            config_file,
-            audit,
-            reports,
-            admin_keys,
-            now_ms,
-            lambda: pause(reactor),
-        ).endpoints(),
-        *MetricsApi(metrics, metrics_writer).endpoints(),
+    # A scrape of thousands of routes takes a quarter of a second.
+    metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
+    lasting = Lasting(
+        ledger_path=settings.ledger,
+        keys_path=settings.keys,
+        admin_keys_path=settings.admin_keys,
+        audit_path=settings.audit,
+        audit_max_bytes=settings.audit_max_mb * 1024 * 1024,
+        config_file=config_file,
+        credentials=credentials,
+        metrics=metrics,
+        reports=Reports(int(time.time() * 1000)),
+        clock=reactor,
+        wall=time.time,
+        steady=time.monotonic,
+        make_writer=make_writer,
+        metrics_writer=metrics_writer,
+        pause=lambda: pause(reactor),
     )
-    openapi.describe(routes.endpoints)
+    guard = _load(lasting)
+    lag = ReactorLag(reactor)
+    metrics.watch_plane(config_file, lasting.reports, lag, time.time)
     parts = ControlParts(
         endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
         factory=ControlFactory(
-            Gate(routes, credentials, reactor, time.time, settings.trusted_proxies)
+            Gate(guard, credentials, reactor, time.time, settings.trusted_proxies)
         ),
-        health=health,
-        audit=audit,
-        ledger=ledger,
+        guard=guard,
         config_file=config_file,
-        book=book,
         metrics=metrics,
         lag=lag,
-        snapshots=snapshots,
-        writers=(ledger_writer, keys_writer, snapshots_writer, metrics_writer),
+        writers=(metrics_writer,),
         release_state=_claim_state(settings),
         stays=lambda: set_apart(collect=False),
+        goes=take_back,
     )
     return ControlService(
         parts,
@@ -223,11 +164,6 @@ def makeService(options: Options) -> Service:
 async def pause(reactor: IReactorTime) -> None:
     """Let the reactor do what else there is to do."""
     await deferLater(reactor, 0)
-
-
-def price_of(config: Config, event: UsageEvent) -> Price | None:
-    """Return the price of an event's target, or ``None`` where there is none."""
-    return price_for(config, event.route_model, event.upstream or "", event.target_model or "")
 
 
 def _read_settings(options: Options) -> ControlSettings:
@@ -245,7 +181,7 @@ def _read_settings(options: Options) -> ControlSettings:
 def _check_folders(settings: ControlSettings) -> None:
     """Make sure of the folders that state is written to."""
     try:
-        for path in (settings.ledger, settings.keys, settings.admin_keys, settings.audit):
+        for path in (settings.ledger, settings.keys, settings.audit):
             check_writable(os.path.dirname(path))
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])
@@ -260,20 +196,24 @@ def _claim_state(settings: ControlSettings) -> Callable[[], None]:
     return lambda: os.close(held)
 
 
-def _load(config_file: ConfigFile, book: KeyBook, admin_keys: AdminKeyStore) -> None:
-    """Read the config, the managed keys and the admin keys."""
+def _load(lasting: Lasting) -> Guard[Generation]:
+    """Read the config, the managed keys and the admin keys; without them nothing is started."""
+    config_file = lasting.config_file
     try:
         config_file.load()
-        book.managed.load()
-        admin_keys.load()
-        book.install(config_file.file_keys)
-        faults = book.clashes()
+        guard = guard_stores(lasting)
+        generation = guard.latest
+        assert generation is not None
+        generation.keys.load()
+        generation.admin_keys.load()
+        faults = generation.book.clashes()
         if faults:
             raise ConfigError(faults)
     except (KeysFileError, AdminKeysFileError) as error:
         refuse_start(PROGRAM, [str(error)])
     except ConfigError as error:
         refuse_start(PROGRAM, fault_lines(config_file.path, error.faults))
+    return guard
 
 
 def fault_lines(path: str, faults: Sequence[Fault]) -> list[str]:

@@ -23,7 +23,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
@@ -476,6 +476,21 @@ class IWriter(Interface):
     def stop() -> "Deferred[None]":
         """Take no more jobs; fires when those taken are done."""
 
+    def abandon(last: Callable[[], object] | None = None) -> "Deferred[None]":  # noqa: N805
+        """Take no more jobs, and drop those that wait; their Deferreds fail.
+
+        :param last: done after the job in hand, such as closing files.
+        :returns: fires when nothing is done any more.
+        """
+
+
+class _Job(Generic[T]):
+    """A job that waits, and the Deferred of whoever submitted it."""
+
+    def __init__(self, call: Callable[[], T], done: "Deferred[T]") -> None:
+        self.call = call
+        self.done = done
+
 
 @implementer(IWriter)
 class WriterThread:
@@ -492,19 +507,24 @@ class WriterThread:
         name: str,
         reactor_call: Callable[..., object],
         max_pending: int = MAX_PENDING_JOBS,
+        crashed: Callable[[Failure], None] | None = None,
     ) -> None:
         """Prepare the writer.
 
         :param name: what the log and the process list call it.
         :param reactor_call: the reactor's ``callFromThread``.
         :param max_pending: how many jobs may wait.
+        :param crashed: told, on the reactor's thread, if the thread itself is lost.
         """
         self.name = name
         self._reactor_call = reactor_call
         self._max_pending = max_pending
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._crashed = crashed
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._in_hand: _Job[Any] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._abandoned = False
         self._stopped: list[Deferred[None]] = []
         self.pending = 0
 
@@ -517,16 +537,25 @@ class WriterThread:
             :class:`WriterStoppedError` after :meth:`stop`.
         """
         if self._stopping:
-            return fail(WriterStoppedError(f"the writer {self.name} has been stopped"))
+            return fail(self._stopped_error())
         if self.pending >= self._max_pending:
             return fail(WriterBusyError(f"{self.pending} jobs wait for the writer {self.name}"))
+        return self._put(job)
+
+    def _put(self, job: Callable[[], T]) -> "Deferred[T]":
         done: Deferred[T] = Deferred()
         self.pending += 1
-        self._jobs.put(lambda: self._do(job, done))
+        self._jobs.put(_Job(job, done))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-            self._thread.start()
+            self._start()
         return done
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def _stopped_error(self) -> WriterStoppedError:
+        return WriterStoppedError(f"the writer {self.name} has been stopped")
 
     def stop(self) -> "Deferred[None]":
         """Take no more jobs, and end the thread when those taken are done.
@@ -543,11 +572,50 @@ class WriterThread:
             self._jobs.put(None)
         return stopped
 
+    def abandon(self, last: Callable[[], object] | None = None) -> "Deferred[None]":
+        """Take no more jobs, drop those that wait, and end the thread after the job in hand.
+
+        :param last: done in the thread before it ends, such as closing files. What it raises is
+            logged. It is done also where the thread has been lost, by another one.
+        :returns: fires when the thread has ended, however long the job in hand takes.
+        """
+        self._stopping = self._abandoned = True
+        self._drop()
+        if last is not None:
+            self._put(last).addErrback(
+                lambda failure: self.log.failure(
+                    "the last job of the writer {name} failed", failure, name=self.name
+                )
+            )
+        if self._thread is None:
+            return succeed(None)
+        ended: Deferred[None] = Deferred()
+        self._stopped.append(ended)
+        self._jobs.put(None)
+        return ended
+
+    def _drop(self) -> None:
+        """Let no job that waits be done."""
+        dropped = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                dropped.append(self._jobs.get_nowait())
+        for job in dropped:
+            if job is not None:
+                self.pending -= 1
+                job.done.errback(self._stopped_error())
+
     def _run(self) -> None:
         """Do jobs until the end mark; the only method that runs in the thread, with ``_do``."""
-        while (job := self._jobs.get()) is not None:
-            job()
-        self._reactor_call(self._ended)
+        try:
+            while (job := self._jobs.get()) is not None:
+                self._in_hand = job
+                self._do(job.call, job.done)
+                self._in_hand = job = None
+        except BaseException:
+            self._reactor_call(self._lost, Failure())
+        else:
+            self._reactor_call(self._ended)
 
     def _do(self, job: Callable[[], T], done: "Deferred[T]") -> None:
         _spent.seconds = 0.0
@@ -578,10 +646,30 @@ class WriterThread:
         else:
             done.callback(result)
 
+    def _lost(self, failure: Failure) -> None:
+        """The thread is lost, on the reactor's thread: nobody does what waits."""
+        self._stopping = True
+        in_hand, self._in_hand = self._in_hand, None
+        if self._crashed is None:
+            self.log.failure("the writer {name} is lost", failure, name=self.name)
+        else:
+            self._crashed(failure)
+        if in_hand is not None and not in_hand.done.called:
+            self.pending -= 1
+            in_hand.done.errback(self._stopped_error())
+        if not self._abandoned:
+            self._drop()
+        self._ended()
+
     def _ended(self) -> None:
+        """The thread has come to its end, on the reactor's thread."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        if self._abandoned and not self._jobs.empty():
+            # Its end had begun when the last job was given out.
+            self._start()
+            return
         stopped, self._stopped = self._stopped, []
         for waiting in stopped:
             waiting.callback(None)

@@ -123,8 +123,9 @@ class AdminKeyStore:
         self._turn.release()
 
     def abandon(self) -> None:
-        """Take no more changes, and write none that has not been begun."""
+        """Take no more changes, write none that has not been begun, and open nothing any more."""
         self._closed = True
+        self._open = False
 
     # -- the keys -----------------------------------------------------------------------------
 

@@ -105,16 +105,17 @@ class AuditLog:
         if self._open:
             for tally in self._tallies.take():
                 await self._summarize(tally)
-        await self.abandon()
+        self._open = False
+        # A writer that has been stopped already has closed the file, too.
+        self._writer.submit(self._file.close).addErrback(lambda _: None)
+        await self._writer.stop()
 
     def abandon(self) -> Deferred[None]:
         """Let go of everything without writing anything; fires when the writer has ended."""
         self._open = False
         self._stop_timer()
         self._tallies.take()
-        # A writer that has been stopped already has closed the file, too.
-        self._writer.submit(self._file.close).addErrback(lambda _: None)
-        return self._writer.stop()
+        return self._writer.abandon(self._file.close)
 
     # -- writing ------------------------------------------------------------------------------
 

@@ -15,21 +15,17 @@ from omnigate.errors import GatewayError
 ALIVE: Final[Schema] = record({"status": one_of("ok")})
 READY: Final[Schema] = record({"status": one_of("ready")})
 
-LOADING = "the ledger is being loaded"
-STOPPING = "stopping"
-
 
 class Health:
     """The endpoints of probes.
 
-    :param trouble: why nothing can be recorded now, in fixed words; ``None`` while something can.
-        A plane in trouble answers data planes as before, but is not ready: somebody should look.
-    :ivar unready: why requests cannot be served yet or any more; ``None`` while they can.
+    :param unready: why requests cannot be served, or nothing can be recorded now, in fixed words;
+        ``None`` while all is well. A plane that only cannot record answers data planes as before,
+        but is not ready: somebody should look.
     """
 
-    def __init__(self, trouble: Callable[[], str | None] = lambda: None) -> None:
-        self.unready: str | None = LOADING
-        self._trouble = trouble
+    def __init__(self, unready: Callable[[], str | None]) -> None:
+        self._unready = unready
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -55,7 +51,7 @@ class Health:
 
     async def ready(self, call: Call) -> Answer:
         """Answer whether it can do its work."""
-        reason = self.unready or self._trouble()
+        reason = self._unready()
         if reason is not None:
             raise GatewayError("not_ready", reason, retry_after=1)
         return Answer(b'{"status":"ready"}')

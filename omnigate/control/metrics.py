@@ -267,14 +267,12 @@ class ControlMetrics:
 
     def watch_plane(
         self,
-        ledger: Ledger,
         config_file: ConfigFile,
         reports: Reports,
         lag: ReactorLag,
         now: Callable[[], float],
     ) -> None:
-        """Show what the parts of the plane count themselves."""
-        self._watch_ledger(ledger)
+        """Show what the parts of the plane count themselves that last as long as the process."""
         self.watch(
             "omnigate_config_reloads_total",
             "Times the config file was read and good, the start included.",
@@ -381,7 +379,21 @@ class ControlMetrics:
             lambda: len(budgets.blocked),
         )
 
-    def _watch_ledger(self, ledger: Ledger) -> None:
+    def watch_stores(self, up: Callable[[], bool], restarts: Callable[[], int]) -> None:
+        """Show whether the stores are up, and how often they were started again."""
+        self.watch(
+            "omnigate_stores_up",
+            "Whether the stores (audit log, keys, ledger) are up: 1 or 0.",
+            up,
+        )
+        self.watch(
+            "omnigate_store_restarts_total",
+            "Times the stores were started again after one of them had crashed, or tried to be.",
+            restarts,
+        )
+
+    def watch_ledger(self, ledger: Ledger) -> None:
+        """Show what a ledger counts."""
         counters = ledger.counters
 
         def written() -> float | None:
@@ -461,6 +473,10 @@ class ControlMetrics:
     def ledger_loaded(self, seconds: float) -> None:
         """Note that the ledger is ready."""
         self._ledger_load_seconds = seconds
+
+    def ledger_gone(self) -> None:
+        """Note that it is not any more."""
+        self._ledger_load_seconds = None
 
     def wrote(self, seconds: float) -> None:
         """Note how long a write of the ledger and its sync took."""

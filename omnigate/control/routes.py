@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 import attrs
@@ -194,11 +194,22 @@ def parse_query(query: str, known: Collection[str]) -> dict[str, str]:
     return parameters
 
 
+class Finder(Protocol):
+    """Knows the endpoint for a request."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All endpoints."""
+
+    def find(self, method: str, path: str) -> tuple[Endpoint, str]:
+        """Return the endpoint for a request, and the segment that its pattern leaves open."""
+
+
 class Routes:
-    """All endpoints of the control plane."""
+    """A table of endpoints."""
 
     def __init__(self, *endpoints: Endpoint) -> None:
-        self.endpoints = endpoints
+        self.endpoints: tuple[Endpoint, ...] = endpoints
         self._exact: dict[str, dict[str, Endpoint]] = {}
         self._open: dict[str, dict[str, Endpoint]] = {}
         for endpoint in endpoints:

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-calls
 # (twisted's services, options and endpoint strings carry no types)
-"""The control plane as a service: listens, loads the ledger, is ready, and stops in order.
+"""The control plane as a service: listens, opens the stores, is ready, and stops in order.
 
-It listens before the ledger is loaded, so that probes and data planes get an answer (``503``) in
+It listens before the stores are open, so that probes and data planes get an answer (``503``) in
 the meantime. *Ready* is both.
 """
 
@@ -19,15 +19,12 @@ from twisted.python.failure import Failure
 
 import omnigate
 from omnigate import systemd_notify
-from omnigate.control.audit import AuditLog
 from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
-from omnigate.control.health import STOPPING, Health
-from omnigate.control.keys import KeyBook
+from omnigate.control.generation import Generation
+from omnigate.control.guard import Guard
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.snapshots import Snapshots
 from omnigate.daemon_service import DaemonService, Ending, Listener
 from omnigate.files import IWriter
-from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
 
 
@@ -35,22 +32,21 @@ from omnigate.reactor_lag import ReactorLag
 class ControlParts:
     """What the service starts and stops.
 
+    :ivar writers: threads that no store has.
     :ivar stays: called when much was made that stays in memory: the parts, the loaded ledger.
+    :ivar goes: called when that does not stay after all, since the stores are made anew.
     """
 
     endpoint: IStreamServerEndpoint
     factory: Factory
-    health: Health
-    audit: AuditLog
-    ledger: Ledger
+    guard: Guard[Generation]
     config_file: ConfigFile
-    book: KeyBook
     metrics: ControlMetrics
-    snapshots: Snapshots
     lag: ReactorLag
     writers: tuple[IWriter, ...]
     release_state: Callable[[], None]
     stays: Callable[[], None] = lambda: None
+    goes: Callable[[], None] = lambda: None
 
 
 class ControlService(DaemonService):
@@ -72,50 +68,66 @@ class ControlService(DaemonService):
         listener = Listener(parts.endpoint, parts.factory, listen_fault)
         super().__init__(listener, clock, environ, ending)
         self._parts = parts
-        self._stopping = False
+        self._was_ready = False
 
     # -- start --------------------------------------------------------------------------------
 
     def startService(self) -> None:
-        """Load the ledger and watch the config file."""
+        """Open the stores and watch the config file."""
         super().startService()
-        self._parts.stays()
+        parts = self._parts
+        parts.stays()
         self.ending.watch()
         self.ending.on_hangup(self.reload)
-        self._parts.config_file.on_change(lambda _: self._config_changed())
-        self._config_changed()
-        self._parts.config_file.start_watching()
-        self._parts.lag.start()
-        began = self.clock.seconds()
-        opened = Deferred.fromCoroutine(self._parts.audit.open())
-        opened.addCallback(lambda _: None if self._stopping else self._parts.ledger.open())
-        opened.addCallbacks(
-            lambda _: self._ledger_loaded(self.clock.seconds() - began), self._cannot_load
-        )
+        parts.config_file.on_change(lambda _: self._config_changed())
+        self._allow_names()
+        parts.config_file.start_watching()
+        parts.lag.start()
+        parts.guard.came_up = self._stores_up
+        parts.guard.went_down = self._stores_down
+        parts.guard.start().addErrback(self._cannot_start)
 
-    def _cannot_load(self, failure: Failure) -> None:
+    def _cannot_start(self, failure: Failure) -> None:
         self.ending.fail_start(str(failure.value))
 
-    def _ledger_loaded(self, seconds: float) -> None:
+    def _stores_up(self, generation: Generation, seconds: float) -> None:
+        """Begin to work with stores that are open, for the first time or anew."""
         self._parts.metrics.ledger_loaded(seconds)
-        if self._stopping:
-            return
-        self._parts.snapshots.begin()
-        self._parts.health.unready = None
-        self.log.info(
-            "omnigate-control {version} is ready on {address}: config {path} with {config}; "
-            "a ledger of {events} events loaded in {seconds:.2f} s, {replayed} of them replayed",
-            version=omnigate.__version__,
-            address=self.listener.address,
-            path=self._parts.config_file.path,
-            config=self._counts(),
-            events=self._parts.ledger.events,
-            replayed=self._parts.ledger.counters.replayed,
-            seconds=seconds,
-        )
-        self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts()}")
+        generation.snapshots.begin()
+        ledger = generation.ledger
+        if self._was_ready:
+            generation.tell_clashes()
+            self.log.info(
+                "the stores are up again: a ledger of {events} events loaded in {seconds:.2f} s, "
+                "{replayed} of them replayed",
+                events=ledger.events,
+                replayed=ledger.counters.replayed,
+                seconds=seconds,
+            )
+            self.notify(f"STATUS=ready: {self._counts(generation)}")
+        else:
+            self.log.info(
+                "omnigate-control {version} is ready on {address}: config {path} with {config}; "
+                "a ledger of {events} events loaded in {seconds:.2f} s, {replayed} of them "
+                "replayed",
+                version=omnigate.__version__,
+                address=self.listener.address,
+                path=self._parts.config_file.path,
+                config=self._counts(generation),
+                events=ledger.events,
+                replayed=ledger.counters.replayed,
+                seconds=seconds,
+            )
+            self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts(generation)}")
+            self.start_watchdog()
+        self._was_ready = True
         self._parts.stays()
-        self.start_watchdog()
+
+    def _stores_down(self, words: str) -> None:
+        """Tell that the stores are restarted; everything else goes on."""
+        self._parts.metrics.ledger_gone()
+        self._parts.goes()
+        self.notify(f"STATUS=not ready: {words}")
 
     # -- while it runs ------------------------------------------------------------------------
 
@@ -130,37 +142,44 @@ class ControlService(DaemonService):
     def _tell_config(self) -> None:
         """Tell the service manager what config is in force."""
         faults = len(self._parts.config_file.faults)
-        words = f"config file has {faults} faults, the last good one is in force" if faults else ""
-        self.notify(f"STATUS=ready: {words or self._counts()}")
+        generation = self._parts.guard.current
+        if faults:
+            words = f"config file has {faults} faults, the last good one is in force"
+        elif generation is not None:
+            words = self._counts(generation)
+        else:
+            return  # what it is then was told, or will be
+        state = "ready" if generation is not None else "not ready"
+        self.notify(f"STATUS={state}: {words}")
 
     def _config_changed(self) -> None:
-        """Take a new config into force."""
+        """Take a new config into force; stores that are down take it over as they are made."""
+        generation = self._parts.guard.latest
+        if generation is not None:
+            generation.take_config()
+            generation.tell_clashes()
+        self._allow_names()
+
+    def _allow_names(self) -> None:
         config = self._parts.config_file.config
-        self._parts.ledger.keep(
-            ids_days=config.retention.ledger_ids_days, ledger_days=config.retention.ledger_days
-        )
-        self._parts.book.install(self._parts.config_file.file_keys)
-        for clash in self._parts.book.clashes():
-            self.log.error("config {clash}", clash=str(clash))
         self._parts.metrics.allow_names(
             [route.model for route in config.routes],
             [upstream.name for upstream in config.upstreams],
         )
 
-    def _counts(self) -> str:
+    def _counts(self, generation: Generation) -> str:
         config = self._parts.config_file.config
         return (
-            f"{len(self._parts.book)} keys, {len(config.upstreams)} upstreams, "
+            f"{len(generation.book)} keys, {len(config.upstreams)} upstreams, "
             f"{len(config.routes)} routes"
         )
 
     # -- stop ---------------------------------------------------------------------------------
 
     def stopService(self) -> Deferred[None]:
-        """Take no more connections, finish what is to be written, and close the ledger."""
+        """Take no more connections, finish what is to be written, and close the stores."""
         super().stopService()
-        self._stopping = True
-        self._parts.health.unready = STOPPING
+        self._parts.guard.about_to_stop()
         self.notify(systemd_notify.STOPPING)
         return Deferred.fromCoroutine(self._stop())
 
@@ -169,8 +188,7 @@ class ControlService(DaemonService):
         self._parts.lag.stop()
         await self._parts.config_file.stop()
         await self.listener.close()
-        await self._parts.ledger.close()
-        await self._parts.audit.close()
+        await self._parts.guard.stop()
         for writer in self._parts.writers:
             await writer.stop()
         self._parts.release_state()

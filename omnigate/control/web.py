@@ -38,7 +38,7 @@ from omnigate.control.routes import (
     Answer,
     Call,
     Endpoint,
-    Routes,
+    Finder,
     audience_of,
     parse_query,
     parse_target,
@@ -77,7 +77,7 @@ class Gate:
     :ivar proxies: who is believed about the address of a caller.
     """
 
-    routes: Routes
+    routes: Finder
     credentials: Credentials
     clock: IReactorTime
     wall: Callable[[], float]

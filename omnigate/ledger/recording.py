@@ -138,6 +138,8 @@ class Recording:
     _waiting_events: int = attrs.field(default=0, init=False)
     _waiting_bytes: int = attrs.field(default=0, init=False)
     _writing: bool = attrs.field(default=False, init=False)
+    _in_hand: list[_Batch] = attrs.field(factory=list, init=False)
+    _abandoned: bool = attrs.field(default=False, init=False)
     _holds: int = attrs.field(default=0, init=False)
     _still: list[Deferred[None]] = attrs.field(factory=list, init=False)
     _drained: list[Deferred[None]] = attrs.field(factory=list, init=False)
@@ -196,6 +198,15 @@ class Recording:
             self._drained.append(drained)
             await drained
 
+    def abandon(self) -> None:
+        """Fail all batches, and do nothing more, whatever the writer has to tell."""
+        self._abandoned = True
+        failed = [*self._in_hand, *self._waiting]
+        self._waiting.clear()
+        self._in_hand = []
+        for batch in failed:
+            batch.done.errback(LedgerNotReady())
+
     # -- groups -------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -204,7 +215,7 @@ class Recording:
         It is prepared only now: with one more ahead, two would be prepared in one turn of the
         reactor, which held it for 20 ms.
         """
-        if self._writing:
+        if self._writing or self._abandoned:
             return
         if self._holds:
             _fire(self._still)
@@ -214,6 +225,7 @@ class Recording:
             _fire(self._drained)
             return
         self._writing = True
+        self._in_hand = group.batches
         self.trouble.asked()
         entries = [entry for batch in group.batches for entry in batch.prepared.entries]
         written = self.writer.submit(
@@ -256,6 +268,8 @@ class Recording:
 
     def _written(self, appended: Appended, group: list[_Batch], entries: list[Entry]) -> None:
         """The group is on the disk: enter it, go on writing, then acknowledge."""
+        if self._abandoned:
+            return
         known = appended.known
         fresh = [entry for entry, is_known in zip(entries, known, strict=True) if not is_known]
         if fresh:
@@ -272,7 +286,7 @@ class Recording:
             self.trouble.well()
         else:
             self.trouble.answered()
-        self._writing = False
+        self._writing, self._in_hand = False, []
         self.entered(len(fresh), appended)
         self._go_on()
         for batch in group:
@@ -281,11 +295,13 @@ class Recording:
 
     def _refused(self, failure: Failure, group: list[_Batch]) -> None:
         """The group is not known to be on the disk: nothing of it is recorded."""
+        if self._abandoned:
+            return
         self.counters.failed_writes += 1
         self.trouble.refused(failure, len(group), self.counters.failed_writes)
         words = cause(failure.value)
         detail = f"{self.store.family.active}: {failure.getErrorMessage()}"
-        self._writing = False
+        self._writing, self._in_hand = False, []
         self._go_on()
         for batch in group:
             batch.done.errback(StorageUnavailable(words, detail))
@@ -296,7 +312,7 @@ class Recording:
         failed = [*group, *self._waiting]
         self._waiting.clear()
         self._waiting_events = self._waiting_bytes = 0
-        self._writing = False
+        self._writing, self._in_hand = False, []
         self._go_on()
         for batch in failed:
             if not batch.done.called:

@@ -82,6 +82,7 @@ class Ledger:
     """
 
     _log = Logger()
+    name = "ledger"
 
     def __init__(
         self,
@@ -114,8 +115,9 @@ class Ledger:
         self._store: LedgerStore | None = None
         self._recording: Recording | None = None
         self._upkeep: Upkeep | None = None
-        self._opening = False
+        self._opening: LedgerStore | None = None
         self._closing = False
+        self._abandoned = False
         self._opened: list[Deferred[None]] = []
         self._revision = 0
 
@@ -165,13 +167,14 @@ class Ledger:
         :return: fires when ready; fails with
             :class:`~omnigate.ledger.replay.LedgerUnreadableError`, or when it is closed meanwhile.
         """
-        if self._opening or self._store is not None:
+        if self._opening is not None or self._store is not None:
             raise RuntimeError("the ledger is open already")
-        self._opening = True
-        return Deferred.fromCoroutine(self._open())
+        if self._abandoned:
+            raise RuntimeError("the ledger was abandoned")
+        self._opening = LedgerStore(self._family, self._ids_days)
+        return Deferred.fromCoroutine(self._open(self._opening))
 
-    async def _open(self) -> None:
-        store = LedgerStore(self._family, self._ids_days)
+    async def _open(self, store: LedgerStore) -> None:
         began = self._clock.seconds()
         try:
             loaded = await self._load(store)
@@ -181,7 +184,7 @@ class Ledger:
                 await self._writer.submit(store.close)
             raise
         finally:
-            self._opening = False
+            self._opening = None
             opened, self._opened = self._opened, []
             for waiter in opened:
                 waiter.callback(None)
@@ -199,11 +202,11 @@ class Ledger:
     async def _load(self, store: LedgerStore) -> Loaded:
         """Load the store step by step; whoever closes the ledger meanwhile breaks it off."""
         while True:
-            if self._closing:
+            if self._closing or self._abandoned:
                 raise LoadCanceledError("the ledger was closed while it was being loaded")
             loaded, notes = await self._writer.submit(partial(store.load_step, self._now_ms()))
             self._tell(notes)
-            if loaded is not None and not self._closing:
+            if loaded is not None and not self._closing and not self._abandoned:
                 return loaded
 
     def _begin(self, store: LedgerStore, loaded: Loaded) -> None:
@@ -268,7 +271,7 @@ class Ledger:
             return
         self._closing = True
         try:
-            if self._opening:
+            if self._opening is not None:
                 opened: Deferred[None] = Deferred()
                 self._opened.append(opened)
                 await opened
@@ -278,11 +281,31 @@ class Ledger:
             await recording.drain()
             recording.trouble.stop()
             await upkeep.stop()
+            if self._abandoned:
+                return
             self._revision += recording.revision
             self._store = self._recording = self._upkeep = None
             await self._writer.submit(store.close)
         finally:
             self._closing = False
+
+    def abandon(self) -> None:
+        """Let go of everything at once: nothing is written any more, and nothing answered.
+
+        Batches that wait fail with :class:`LedgerNotReady`, whether the one in hand reaches the
+        disk or not. The files are closed by the writer after the job in hand, and that was its last
+        one. A ledger that was abandoned cannot be opened again; another one can.
+        """
+        self._abandoned = True
+        store, recording, upkeep = self._store or self._opening, self._recording, self._upkeep
+        self._store = self._recording = self._upkeep = None
+        if upkeep is not None:
+            upkeep.abandon()
+        if recording is not None:
+            self._revision += recording.revision
+            recording.trouble.stop()
+            recording.abandon()
+        self._writer.abandon(None if store is None else store.close)
 
     # -- recording ----------------------------------------------------------------------------
 

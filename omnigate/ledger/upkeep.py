@@ -67,6 +67,7 @@ class Upkeep:
     _next_at: int = attrs.field(factory=lambda: SNAPSHOT_EVENTS, init=False)
     _running: bool = attrs.field(default=False, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
+    _abandoned: bool = attrs.field(default=False, init=False)
     _timer: IDelayedCall | None = attrs.field(default=None, init=False)
     _ended: list[Deferred[None]] = attrs.field(factory=list, init=False)
     _logged_at: float = attrs.field(default=float("-inf"), init=False)
@@ -106,6 +107,13 @@ class Upkeep:
         if self._owed or self._missed or self._since:
             await self._snapshot()
 
+    def abandon(self) -> None:
+        """Do nothing more; what is under way comes to nothing, and is not told of."""
+        self._stopped = self._abandoned = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _check(self) -> None:
         self._timer = self.clock.callLater(CHECK_SECONDS, self._check)
         self._check_due = True
@@ -126,6 +134,8 @@ class Upkeep:
 
     def _round_ended(self, result: object) -> None:
         self._running = False
+        if self._abandoned:
+            return
         if isinstance(result, Failure):
             # A fault of this program. What is due stays so until the next check.
             self._log.failure("the upkeep of the ledger failed", result)
@@ -212,6 +222,8 @@ class Upkeep:
         try:
             await installed
         except Exception as error:
+            if self._abandoned:
+                raise
             # What it would have covered is left to the next one.
             self._since += since
             self._next_at += since

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from omnigate.control.auth import Credentials
-from omnigate.control.routes import Endpoint, Routes
+from omnigate.control.routes import Endpoint, Finder, Routes
 from omnigate.control.web import ControlFactory, Gate
 
 INTERNAL_TOKEN = "internal-token-0123456789"
@@ -70,16 +70,22 @@ class Wire(StringTransportWithDisconnection):
 class Conversation:
     """A listener with its gate, and connections to it."""
 
-    def __init__(self, *endpoints: Endpoint, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        *endpoints: Endpoint,
+        routes: Finder | None = None,
+        credentials: Credentials | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.clock = clock or Clock()
         self.refusals: list[tuple[str, str]] = []
-        self.credentials = Credentials(
+        self.credentials = credentials or Credentials(
             INTERNAL_TOKEN,
             ADMIN_TOKEN,
             self.clock.seconds,
             lambda audience, reason: self.refusals.append((audience, reason)),
         )
-        self.routes = Routes(*endpoints)
+        self.routes = routes or Routes(*endpoints)
         gate = Gate(self.routes, self.credentials, self.clock, self.clock.seconds)
         self.factory = ControlFactory(gate)
 

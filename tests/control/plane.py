@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
-from omnigate.config.prices import price_for
-from omnigate.control.admin_api import AdminApi
-from omnigate.control.admin_keys import AdminKeyStore
-from omnigate.control.audit import AuditLog
-from omnigate.control.budget_watch import BudgetWatch
+from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.health import Health
-from omnigate.control.internal_api import InternalApi
-from omnigate.control.keys import KeyBook, KeyStore
+from omnigate.control.generation import AUDIT_WRITER, Generation, Lasting, guard_stores
 from omnigate.control.metrics import ControlMetrics
-from omnigate.control.metrics_api import MetricsApi
-from omnigate.control.openapi import OpenApi, document
+from omnigate.control.openapi import document
 from omnigate.control.reports import Reports
-from omnigate.control.snapshots import Snapshots
-from omnigate.events import UsageEvent
-from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
-from tests.control.conversation import ADMIN, INTERNAL, Conversation, Reply
+from tests.control.conversation import (
+    ADMIN,
+    ADMIN_TOKEN,
+    INTERNAL,
+    INTERNAL_TOKEN,
+    Conversation,
+    Reply,
+)
 from tests.control.described import Described
 
 #: 2026-11-29T20:00:00Z, in seconds.
@@ -93,92 +91,59 @@ class Plane:
         self.write_config(config)
         self.config_file = ConfigFile(self.config_path, self.clock, lambda name: None)
         self.config_file.load()
-        self.store = KeyStore(os.path.join(folder, "keys.json"), self.writer, self.now_ms)
-        self.store.load()
-        self.admin_keys = AdminKeyStore(
-            os.path.join(folder, "admin_keys.json"), self.writer, self.now_ms
-        )
-        self.admin_keys.load()
-        self.book = KeyBook(self.store, self.config_file.file_keys)
-        self.config_file.on_change(lambda _: self.book.install(self.config_file.file_keys))
         self.metrics = ControlMetrics()
         self.scrape_writer = SynchronousWriter()
         self.metrics.allow_names(["fast"], ["openai"])
         self.reports = Reports(self.now_ms())
-        self.ledger = Ledger(
-            os.path.join(folder, "ledger.jsonl"),
-            self.clock,
-            self.writer,
-            lambda found: price_for(
-                self.config_file.config,
-                found.route_model,
-                found.upstream or "",
-                found.target_model or "",
-            ),
-            observe=self.recorded,
-            observe_write=self.metrics.wrote,
+        credentials = Credentials(
+            INTERNAL_TOKEN, ADMIN_TOKEN, self.clock.seconds, self.metrics.auth_failed
         )
-        self.audit = AuditLog(
-            os.path.join(folder, "audit.jsonl"),
-            self.clock,
-            SynchronousWriter(),
-            self.now_ms,
-            max_bytes=1_000_000,
-        )
-        self.metrics.watch_audit(self.audit)
-        self.watch = BudgetWatch(self.book, self.ledger, self.now_ms)
-        self.metrics.watch_budgets(self.watch)
-        self.metrics.watch_keys(self.book, self.now_ms)
-        self.metrics.watch_plane(
-            self.ledger,
-            self.config_file,
-            self.reports,
-            ReactorLag(self.clock),
-            self.clock.seconds,
-        )
-        self.snapshots = Snapshots(
-            lambda: self.config_file.config,
-            self.watch,
-            self.writer,
-            self.pause,
-        )
-        self.health = Health(lambda: self.ledger.trouble)
-        openapi = OpenApi()
-        self.talk = Conversation(
-            *openapi.endpoints(),
-            *self.health.endpoints(),
-            *InternalApi(
-                self.snapshots,
-                self.ledger,
-                self.reports,
-                self.metrics,
-                self.clock.seconds,
-                self.pause,
-            ).endpoints(),
-            *AdminApi(
-                self.book,
-                self.watch,
-                self.ledger,
-                self.config_file,
-                self.audit,
-                self.reports,
-                self.admin_keys,
-                self.now_ms,
-                self.pause,
-            ).endpoints(),
-            *MetricsApi(self.metrics, self.scrape_writer).endpoints(),
+        self.lasting = Lasting(
+            ledger_path=os.path.join(folder, "ledger.jsonl"),
+            keys_path=os.path.join(folder, "keys.json"),
+            admin_keys_path=os.path.join(folder, "admin_keys.json"),
+            audit_path=os.path.join(folder, "audit.jsonl"),
+            audit_max_bytes=1_000_000,
+            config_file=self.config_file,
+            credentials=credentials,
+            metrics=self.metrics,
+            reports=self.reports,
             clock=self.clock,
+            wall=self.clock.seconds,
+            steady=self.clock.seconds,
+            make_writer=self.make_writer,
+            metrics_writer=self.scrape_writer,
+            pause=self.pause,
         )
-        self.talk.credentials.admin_keys = self.admin_keys
-        self.talk.credentials.sign_in_failed = self.audit.sign_in_failed
-        openapi.describe(self.talk.routes.endpoints)
-        self.described = Described(document(self.talk.routes.endpoints))
+        self.guard = guard_stores(self.lasting)
+        generation = self.guard.latest
+        assert generation is not None
+        self.take(generation)
+        self.store.load()
+        self.admin_keys.load()
+        self.metrics.watch_plane(
+            self.config_file, self.reports, ReactorLag(self.clock), self.clock.seconds
+        )
+        self.config_file.on_change(lambda _: self.book.install(self.config_file.file_keys))
+        self.talk = Conversation(routes=self.guard, credentials=credentials, clock=self.clock)
+        self.described = Described(document(self.guard.endpoints))
         if open_ledger:
             self.open_ledger()
 
-    def recorded(self, event: UsageEvent, cost_nano: int) -> None:
-        self.watch.touch(event, cost_nano)
-        self.metrics.recorded(event, cost_nano)
+    def make_writer(self, name: str, lost: Callable[[Failure], None]) -> SynchronousWriter:
+        """Make a writer: one for the audit log, and one for all other stores of a generation."""
+        if name == AUDIT_WRITER:
+            return SynchronousWriter()
+        if self.writer.stopping:
+            self.writer = SynchronousWriter()
+        return self.writer
+
+    def take(self, generation: Generation) -> None:
+        """Look at the parts of this generation from now on."""
+        self.generation, self.audit = generation, generation.audit
+        self.admin_keys = generation.admin_keys
+        self.store, self.book, self.ledger = generation.keys, generation.book, generation.ledger
+        self.watch, self.snapshots = generation.watch, generation.snapshots
 
     async def pause(self) -> None:
         self.pauses += 1
@@ -191,17 +156,15 @@ class Plane:
             file.write(text)
 
     def open_ledger(self) -> None:
-        """Open the audit log and load the ledger, which is over when this returns."""
-        Deferred.fromCoroutine(self.audit.open())
-        self.ledger.open()
+        """Open all stores, which is over when this returns."""
+        self.guard.start()
         if not self.ledger.ready:
             raise AssertionError("the ledger was not loaded")
         self.snapshots.begin()
 
     def close(self) -> None:
         """Close the files, so that another plane may have the folder."""
-        self.ledger.close()
-        Deferred.fromCoroutine(self.audit.close())
+        self.guard.stop()
 
     def admin(self, method: str, target: str, body: bytes | None = None, accept: str = "") -> Reply:
         """Ask as an operator; the answer is held against the OpenAPI document."""

@@ -101,10 +101,10 @@ class KeyTests(SynchronousTestCase):
         self.assertEqual(shown.json()["blocked"], False)
 
     def test_standing_is_unknown_while_loading(self) -> None:
-        """Until the ledger is loaded nothing is claimed about spend."""
+        """Until the ledger is loaded nothing is told of a key."""
         plane = Plane(self.mktemp(), open_ledger=False)
-        shown = plane.admin("GET", "/admin/keys/app").json()
-        self.assertEqual((shown["spent_usd"], shown["blocked"]), (None, None))
+        reply = plane.admin("GET", "/admin/keys/app")
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "not_ready"))
 
     def test_names_are_unique(self) -> None:
         """A name is taken once, by a file key or a managed one."""

@@ -202,7 +202,9 @@ class SignInTests(AdminKeyCase):
             self.assertEqual(self.status(secret), 401)
         self.assertEqual(self.ask("GET", "/admin/keys").status, 200)
         body = self.plane.scrape()
-        self.assertIn(b'omnigate_auth_failures_total{audience="admin",reason="disabled"} 0.0', body)
+        self.assertIn(
+            b'omnigate_auth_failures_total{audience="admin",reason="disabled"} 25.0', body
+        )
 
     def test_failed_sign_ins_are_in_the_audit_log(self) -> None:
         """The first of an address at once, the rest when the minute is over."""

@@ -7,7 +7,6 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
-from omnigate.control.health import STOPPING
 from omnigate.ledger.trouble import FULL
 from omnigate.testing.disk import FaultyDisk
 from tests.control.plane import Plane, event
@@ -25,20 +24,19 @@ class ProbeTests(SynchronousTestCase):
 
     def test_ready(self) -> None:
         """Before and after, the reason is told in fixed words."""
-        plane = Plane(self.mktemp())
+        plane = Plane(self.mktemp(), open_ledger=False)
         reply = plane.talk.ask("GET", "/readyz")
         self.assertEqual((reply.status, reply.json()["code"]), (503, "not_ready"))
         self.assertEqual(reply.json()["detail"], "the ledger is being loaded")
-        plane.health.unready = None
+        plane.open_ledger()
         self.assertEqual(plane.talk.ask("GET", "/readyz").status, 200)
-        plane.health.unready = STOPPING
+        plane.guard.stop()
         self.assertEqual(plane.talk.ask("HEAD", "/readyz").status, 503)
 
     def test_in_trouble(self) -> None:
         """A disk that takes no batch is told, in fixed words, and the plane lives on."""
         folder = self.mktemp()
         plane = Plane(folder)
-        plane.health.unready = None
         disk = FaultyDisk(folder)
         self.patch(files, "os", disk)
         disk.free_bytes = 0

@@ -110,7 +110,6 @@ class AnswerTests(SynchronousTestCase):
     def test_every_operation_answers_as_described(self) -> None:
         """Each is asked so that it succeeds, in the order of a day's work."""
         plane = Plane(self.mktemp())
-        plane.health.unready = None
         batch = [event(id="1"), event(id="2", upstream=None, target_model=None, status=502)]
         plane.internal("POST", "/internal/usage/batch", json.dumps({"events": batch}).encode())
         report = {"refusals": [{"key": "app", "code": "rate_limit_exceeded", "count": 2}]}

@@ -81,15 +81,11 @@ class ServiceTests(SynchronousTestCase):
         parts = ControlParts(
             endpoint=endpoint,
             factory=self.plane.talk.factory,
-            health=self.plane.health,
-            audit=self.plane.audit,
-            ledger=self.plane.ledger,
+            guard=self.plane.guard,
             config_file=self.plane.config_file,
-            book=self.plane.book,
             metrics=self.plane.metrics,
-            snapshots=self.plane.snapshots,
             lag=ReactorLag(self.plane.clock),
-            writers=(self.plane.writer,),
+            writers=(self.plane.scrape_writer,),
             release_state=lambda: self.ending.events.append("released"),
             stays=lambda: self.stays.append(self.plane.ledger.ready),
         )
@@ -206,15 +202,11 @@ class NotifyTests(SynchronousTestCase):
         parts = ControlParts(
             endpoint=endpoint,
             factory=plane.talk.factory,
-            health=plane.health,
-            audit=plane.audit,
-            ledger=plane.ledger,
+            guard=plane.guard,
             config_file=plane.config_file,
-            book=plane.book,
             metrics=plane.metrics,
-            snapshots=plane.snapshots,
             lag=ReactorLag(plane.clock),
-            writers=(plane.writer,),
+            writers=(plane.scrape_writer,),
             release_state=lambda: None,
         )
         environ = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "10000000"}

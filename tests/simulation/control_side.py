@@ -7,25 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import Clock, deferLater
+from twisted.python.failure import Failure
 
-from omnigate.config.prices import price_for
-from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
-from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_reading import Reading
-from omnigate.control.health import Health
-from omnigate.control.internal_api import InternalApi
-from omnigate.control.keys import KeyBook, KeyStore
+from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
-from omnigate.control.routes import Routes
 from omnigate.control.service import ControlParts, ControlService
-from omnigate.control.snapshots import Snapshots
 from omnigate.control.web import ControlFactory, Gate
-from omnigate.events import UsageEvent
-from omnigate.ledger.service import Ledger
-from omnigate.money import Price
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.simulation.ending import Door, NoteEnding
@@ -81,56 +72,46 @@ class ControlSide(Side):
         self.stopping = None
         self.runs = True
         self.writer = SynchronousWriter(holding=True)
-        keys_writer = SynchronousWriter()
         self.config_file = ReadOnce(self._config_path, clock, lambda name: None, world.wall)
         self.config_file.load()
-        book = self.book = KeyBook(
-            KeyStore(f"{CONTROL_FOLDER}/keys.json", keys_writer, world.wall_ms)
-        )
-        book.managed.load()
-        book.install(self.config_file.file_keys)
         metrics = cast(ControlMetrics, Unmetered())
-        reports = Reports(world.wall_ms())
-        lag = ReactorLag(clock)
-        self.ledger = self._ledger()
-        self.watch = BudgetWatch(book, self.ledger, world.wall_ms)
-        snapshots = self.snapshots = Snapshots(
-            lambda: self.config_file.config,
-            self.watch,
-            keys_writer,
-            lambda: deferLater(clock, 0),
-        )
-        health = self.health = Health(lambda: self.ledger.trouble)
-        routes = Routes(
-            *health.endpoints(),
-            *InternalApi(
-                snapshots, self.ledger, reports, metrics, world.wall, lambda: deferLater(clock, 0)
-            ).endpoints(),
-        )
         credentials = Credentials(
             INTERNAL_TOKEN, "admin-token-0123456789", clock.seconds, metrics.auth_failed
         )
-        self.factory = ControlFactory(Gate(routes, credentials, clock, world.wall))
+        lasting = Lasting(
+            ledger_path=LEDGER,
+            keys_path=f"{CONTROL_FOLDER}/keys.json",
+            admin_keys_path=f"{CONTROL_FOLDER}/admin_keys.json",
+            audit_path=f"{CONTROL_FOLDER}/audit.jsonl",
+            audit_max_bytes=1024 * 1024,
+            config_file=self.config_file,
+            credentials=credentials,
+            metrics=metrics,
+            reports=Reports(world.wall_ms()),
+            clock=clock,
+            wall=world.wall,
+            steady=clock.seconds,
+            make_writer=self._writer,
+            metrics_writer=SynchronousWriter(),
+            pause=lambda: deferLater(clock, 0),
+        )
+        self.guard = guard_stores(lasting)
+        generation = self.guard.latest
+        assert generation is not None
+        generation.keys.load()
+        self.book, self.ledger = generation.book, generation.ledger
+        self.watch, self.snapshots = generation.watch, generation.snapshots
+        self.factory = ControlFactory(Gate(self.guard, credentials, clock, world.wall))
         self.ending = NoteEnding()
         self.door = Door()
         parts = ControlParts(
             endpoint=cast(Any, self.door),
             factory=self.factory,
-            health=health,
-            audit=AuditLog(
-                f"{CONTROL_FOLDER}/audit.jsonl",
-                clock,
-                SynchronousWriter(),
-                world.wall_ms,
-                max_bytes=1024 * 1024,
-            ),
-            ledger=self.ledger,
+            guard=self.guard,
             config_file=self.config_file,
-            book=book,
             metrics=metrics,
-            lag=lag,
-            writers=(self.writer, keys_writer),
-            snapshots=snapshots,
+            lag=ReactorLag(clock),
+            writers=(),
             release_state=lambda: None,
         )
         self.service = ControlService(parts, clock, {}, self.ending, str)
@@ -139,25 +120,9 @@ class ControlSide(Side):
         self._past.append(self.service)
         world.note("the control plane starts")
 
-    def _ledger(self) -> Ledger:
-        return Ledger(
-            LEDGER,
-            self.clock,
-            self.writer,
-            self._price,
-            ids_days=self.config_file.config.retention.ledger_ids_days,
-            ledger_days=self.config_file.config.retention.ledger_days,
-            wall=self._world.wall,
-            observe=lambda event, cost_nano: self.watch.touch(event, cost_nano),
-        )
-
-    def _price(self, event: UsageEvent) -> Price | None:
-        return price_for(
-            self.config_file.config,
-            event.route_model,
-            event.upstream or "",
-            event.target_model or "",
-        )
+    def _writer(self, name: str, lost: Callable[[Failure], None]) -> SynchronousWriter:
+        """The ledger's writer does its jobs when it is told to, the others theirs at once."""
+        return self.writer if name == LEDGER_WRITER else SynchronousWriter()
 
     # -- what the network asks
 
@@ -175,7 +140,7 @@ class ControlSide(Side):
     @property
     def ready(self) -> bool:
         """Whether it answers."""
-        return self.alive and self.health.unready is None
+        return self.alive and self.guard.words is None
 
     def see_stopped(self) -> bool:
         """Whether it has stopped just now, or found that it cannot start."""

@@ -1,0 +1,237 @@
+"""One generation of the control plane's stores, and all that hangs on them.
+
+What lasts beside it (the config file, metrics, reports, the listener) is handed in; what is made
+here is thrown away as a whole when a store has crashed, and made anew
+(:mod:`~omnigate.control.guard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.config.prices import price_for
+from omnigate.config.schema import Config
+from omnigate.control.admin_api import AdminApi
+from omnigate.control.admin_keys import AdminKeyStore
+from omnigate.control.audit import AuditLog
+from omnigate.control.auth import Credentials
+from omnigate.control.budget_watch import BudgetWatch
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.guard import Crashed, Guard, Store
+from omnigate.control.health import Health
+from omnigate.control.internal_api import InternalApi
+from omnigate.control.keys import KeyBook, KeyStore
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.metrics_api import MetricsApi
+from omnigate.control.openapi import OpenApi
+from omnigate.control.reports import Reports
+from omnigate.control.routes import Endpoint
+from omnigate.control.snapshots import Snapshots
+from omnigate.events import UsageEvent
+from omnigate.files import IWriter
+from omnigate.ledger.service import Ledger
+from omnigate.money import Price
+
+#: The writer threads of a generation. No poll of a data plane waits for the disk, so snapshots are
+#: encoded by one of their own.
+AUDIT_WRITER: Final = "omnigate-audit"
+LEDGER_WRITER: Final = "omnigate-ledger"
+KEYS_WRITER: Final = "omnigate-keys"
+SNAPSHOTS_WRITER: Final = "omnigate-snapshots"
+
+_log = Logger(namespace="omnigate.control")
+
+
+@attrs.frozen(eq=False)
+class Lasting:
+    """What is there before a generation and after it.
+
+    :ivar ledger_path: the active segment of the ledger.
+    :ivar keys_path: ``keys.json``.
+    :ivar admin_keys_path: ``admin_keys.json``.
+    :ivar audit_path: the active file of the audit log.
+    :ivar audit_max_bytes: how long that may become.
+    :ivar wall: seconds since 1970.
+    :ivar steady: seconds that nobody sets.
+    :ivar make_writer: makes a writer thread of that name; given what to call if it is lost.
+    :ivar metrics_writer: a thread that writes the text of metrics.
+    :ivar pause: lets the reactor do something else.
+    """
+
+    ledger_path: str
+    keys_path: str
+    admin_keys_path: str
+    audit_path: str
+    audit_max_bytes: int
+    config_file: ConfigFile
+    credentials: Credentials
+    metrics: ControlMetrics
+    reports: Reports
+    clock: IReactorTime
+    wall: Callable[[], float]
+    steady: Callable[[], float]
+    make_writer: Callable[[str, Callable[[Failure], None]], IWriter]
+    metrics_writer: IWriter
+    pause: Callable[[], Awaitable[None]]
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self.wall() * 1000)
+
+
+@attrs.frozen(eq=False)
+class Generation:
+    """The stores of one life, and what is made of them; a :class:`~omnigate.control.guard.Group`.
+
+    :ivar stores: in the order they are opened in.
+    """
+
+    lasting: Lasting
+    audit: AuditLog
+    keys: KeyStore
+    admin_keys: AdminKeyStore
+    book: KeyBook
+    ledger: Ledger
+    watch: BudgetWatch
+    snapshots: Snapshots
+    stores: tuple[Store, ...]
+    writers: tuple[IWriter, ...]
+    endpoints: tuple[Endpoint, ...]
+
+    def take_config(self) -> None:
+        """Take over what the config in force says of keys and ledger."""
+        config_file = self.lasting.config_file
+        retention = config_file.config.retention
+        self.ledger.keep(ids_days=retention.ledger_ids_days, ledger_days=retention.ledger_days)
+        self.book.install(config_file.file_keys)
+
+    def tell_clashes(self) -> None:
+        """Log the file keys that have the name or the secret of a managed key."""
+        for clash in self.book.clashes():
+            _log.error("config {clash}", clash=str(clash))
+
+
+def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
+    """Make a generation; nothing is read from the disk yet.
+
+    :param crashed: called with the name of a store, and with what broke in it.
+    """
+    config_file, metrics = lasting.config_file, lasting.metrics
+
+    def writer(name: str) -> IWriter:
+        return lasting.make_writer(name, partial(crashed, f"the writer {name}"))
+
+    audit_writer, ledger_writer, keys_writer, snapshots_writer = writers = (
+        writer(AUDIT_WRITER),
+        writer(LEDGER_WRITER),
+        writer(KEYS_WRITER),
+        writer(SNAPSHOTS_WRITER),
+    )
+
+    def recorded(event: UsageEvent, cost_nano: int) -> None:
+        watch.touch(event, cost_nano)
+        metrics.recorded(event, cost_nano)
+
+    audit = AuditLog(
+        lasting.audit_path,
+        lasting.clock,
+        audit_writer,
+        lasting.now_ms,
+        lasting.audit_max_bytes,
+        partial(crashed, "audit"),
+    )
+    keys = KeyStore(lasting.keys_path, keys_writer, lasting.now_ms, crashed=crashed)
+    admin_keys = AdminKeyStore(
+        lasting.admin_keys_path, keys_writer, lasting.now_ms, crashed=crashed
+    )
+    book = KeyBook(keys, config_file.file_keys)
+    retention = config_file.config.retention
+    ledger = Ledger(
+        lasting.ledger_path,
+        lasting.clock,
+        ledger_writer,
+        lambda event: price_of(config_file.config, event),
+        ids_days=retention.ledger_ids_days,
+        ledger_days=retention.ledger_days,
+        wall=lasting.wall,
+        steady=lasting.steady,
+        observe=recorded,
+        observe_write=metrics.wrote,
+        pause=lasting.pause,
+    )
+    watch = BudgetWatch(book, ledger, lasting.now_ms)
+    snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)
+    admin = AdminApi(
+        book,
+        watch,
+        ledger,
+        config_file,
+        audit,
+        lasting.reports,
+        admin_keys,
+        lasting.now_ms,
+        lasting.pause,
+    )
+    # Until these are open, an admin key is answered that they are not.
+    lasting.credentials.admin_keys = admin_keys
+    lasting.credentials.sign_in_failed = audit.sign_in_failed
+    metrics.watch_audit(audit)
+    metrics.watch_keys(book, lasting.now_ms)
+    metrics.watch_ledger(ledger)
+    metrics.watch_budgets(watch)
+    return Generation(
+        lasting,
+        audit,
+        keys,
+        admin_keys,
+        book,
+        ledger,
+        watch,
+        snapshots,
+        stores=(audit, keys, admin_keys, ledger),
+        writers=writers,
+        endpoints=(
+            *InternalApi(
+                snapshots, ledger, lasting.reports, metrics, lasting.wall, lasting.pause
+            ).endpoints(),
+            *admin.endpoints(),
+        ),
+    )
+
+
+def price_of(config: Config, event: UsageEvent) -> Price | None:
+    """Return the price of an event's target, or ``None`` where there is none."""
+    return price_for(config, event.route_model, event.upstream or "", event.target_model or "")
+
+
+def guard_stores(lasting: Lasting) -> Guard[Generation]:
+    """Return the guard over the stores, its first generation made and not opened.
+
+    What needs no store stands beside them: probes, metrics, the description of the API.
+    """
+    metrics, openapi = lasting.metrics, OpenApi()
+
+    def unready() -> str | None:
+        generation = guard.current
+        return guard.words or (None if generation is None else generation.ledger.trouble)
+
+    guard: Guard[Generation] = Guard(
+        partial(make_generation, lasting),
+        lasting.clock,
+        (
+            *Health(unready).endpoints(),
+            *MetricsApi(metrics, lasting.metrics_writer).endpoints(),
+            *openapi.endpoints(),
+        ),
+    )
+    metrics.watch_stores(lambda: guard.current is not None, lambda: guard.restarts)
+    guard.make_first()
+    openapi.describe(guard.endpoints)
+    return guard
