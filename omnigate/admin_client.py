@@ -25,6 +25,17 @@ _KINDS = {_JSON: "JSON", "text/csv": "CSV", "text/plain": "plain text"}
 # Name and password of an address. Up to the last @, since a password may hold what it must not.
 _USERINFO = re.compile(r"^(\w+://)?.*@", re.DOTALL)
 
+# What to do about a refusal, by its code, where the control plane cannot know how it was asked.
+_REMEDIES = {
+    "address_not_allowed": "use another admin key, or call from an address that this one allows",
+    "already_exists": "choose another name, or change the one that there is",
+    "insufficient_scope": "use the admin token, or an admin key of the scope full",
+    "invalid_token": "give the right one in OMNIGATE_ADMIN_TOKEN or OMNIGATE_ADMIN_TOKEN_FILE",
+    "not_found": "see with list which there are",
+    "not_ready": "try again in a moment; omnigate doctor tells more",
+    "storage_unavailable": "see to the control plane's disk; omnigate doctor tells more",
+}
+
 # Money goes out as it was given, to the last digit.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -183,8 +194,10 @@ def _refusal(status: int, text: str) -> str:
     if not isinstance(problem, dict):
         problem = {}
     said = problem.get("detail") or problem.get("title")
-    code = f" {problem['code']}" if isinstance(problem.get("code"), str) else ""
+    name = problem["code"] if isinstance(problem.get("code"), str) else ""
+    code, remedy = f" {name}" if name else "", _REMEDIES.get(name, "")
     if said is None:
         shown = one_line(text, 2000) or "no reason given"
         return f"{status}: {shown}; is OMNIGATE_CONTROL_URL the address of the control plane?"
-    return f"{status}{code}: {one_line(str(said), 2000)}"
+    told = f"{status}{code}: {one_line(str(said), 2000)}"
+    return f"{told}; {remedy}" if remedy else told

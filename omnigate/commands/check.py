@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any
 
-from omnigate.commands.arguments import CommandError, counted
+from omnigate.commands.arguments import CommandError, add_examples, counted
 from omnigate.config.agreement import caps_of_other_protocol, models_of_no_route
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 
@@ -24,6 +24,7 @@ def add_check(commands: Any) -> None:
         "that no route has, is noted. No daemon is asked, and no variable is looked up.",
     )
     check.add_argument("config", metavar="CONFIG", help="the TOML file, such as etc/omnigate.toml")
+    add_examples(check, "  omnigate check /etc/omnigate/omnigate.toml\n")
     check.set_defaults(run=_check)
 
 
