@@ -5,6 +5,7 @@
 #             ARGS="--runs 10000 --first 2000", or ARGS="--seed 123" to see one again)
 # make man    writes the pages of the manual anew, out of the help of the commands and docs/
 # make kills  real planes killed 200 times under load, and then the sums (ARGS=1000: as often)
+# make fuzz-admin  the admin API asked by schemathesis (ARGS=1000: so many examples of each call)
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
@@ -19,7 +20,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills man clean venv
+.PHONY: demo test lint types bench soak kills fuzz-admin man clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -45,6 +46,11 @@ kills: $(READY)
 
 man: $(READY)
 	@$(RUN) -m manual
+
+fuzz-admin: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --config-settings editable_mode=compat -e '.[fuzz]'
+	@$(RUN) -m tests.process.fuzz_admin $(or $(ARGS),200)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis

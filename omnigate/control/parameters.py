@@ -28,6 +28,27 @@ def whole(name: str, description: str, default: int, most: int) -> Parameter:
     return Parameter(name, description, {**whole_schema(1, most), "default": default})
 
 
+def text(name: str, description: str, most: int) -> Parameter:
+    """Return a parameter that is any text of 1 to ``most`` characters."""
+    return Parameter(name, description, {"type": "string", "minLength": 1, "maxLength": most})
+
+
+def read_text(query: Mapping[str, str], parameter: Parameter) -> str | None:
+    """Return the value of a :func:`text` parameter; ``None`` where it is not given.
+
+    :raises GatewayError: ``invalid_request``; it is too short or too long.
+    """
+    name, schema = parameter.name, parameter.schema
+    value = query.get(name)
+    if value is None or schema["minLength"] <= len(value) <= schema["maxLength"]:
+        return value
+    raise GatewayError(
+        "invalid_request",
+        f"{name} must be {schema['minLength']} to {schema['maxLength']} characters",
+        param=name,
+    )
+
+
 def read_whole(query: Mapping[str, str], parameter: Parameter) -> int:
     """Return the value of a :func:`whole` parameter, or its default.
 

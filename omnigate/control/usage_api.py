@@ -12,7 +12,7 @@ import msgspec
 
 from omnigate.control.admin_json import encode, time
 from omnigate.control.keys import KeyBook
-from omnigate.control.parameters import Parameter, read_whole, whole
+from omnigate.control.parameters import Parameter, read_text, read_whole, text, whole
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
@@ -43,10 +43,10 @@ SINCE: Final = Parameter("since", "the first day that counts", DAY)
 UNTIL: Final = Parameter("until", "the last day that counts", DAY)
 LIMIT: Final = whole("limit", "how many events to show", DEFAULT_REQUESTS, MAX_REQUESTS)
 
-BEFORE: Final = Parameter(
+BEFORE: Final = text(
     "before",
     "show events older than the one of this id only: `next` of the page before",
-    {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS},
+    MAX_ID_CHARS,
 )
 
 _SUMS: Final = {
@@ -243,8 +243,8 @@ class UsageApi:
         """Answer a page of the newest events, newest first, and where the next one begins."""
         limit = read_whole(call.query, LIMIT)
         events = self._ledger.recent(MAX_REQUESTS)
-        if BEFORE.name in call.query:
-            before = call.query[BEFORE.name]
+        before = read_text(call.query, BEFORE)
+        if before is not None:
             places = [place for place, event in enumerate(events) if event["id"] == before]
             # Of an event that is no longer kept there is none older, either.
             events = events[places[0] + 1 :] if places else []
