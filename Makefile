@@ -6,6 +6,7 @@
 # make man    writes the pages of the manual anew, out of the help of the commands and docs/
 # make kills  real planes killed 200 times under load, and then the sums (ARGS=1000: as often)
 # make fuzz-admin  the admin API asked by schemathesis (ARGS=1000: so many examples of each call)
+# make observe  etc/grafana.json and etc/alerts.yml out of what they are made of
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
@@ -20,7 +21,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills fuzz-admin man clean venv
+.PHONY: demo test lint types bench soak kills fuzz-admin man observe clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -51,6 +52,9 @@ fuzz-admin: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --config-settings editable_mode=compat -e '.[fuzz]'
 	@$(RUN) -m tests.process.fuzz_admin $(or $(ARGS),200)
+
+observe: $(READY)
+	$(RUN) -m tests.observe
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis

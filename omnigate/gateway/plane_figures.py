@@ -44,6 +44,8 @@ class PlaneFigures(Figures):
     def __init__(self, parts: DataParts, clients: ClientFactory) -> None:
         self._parts = parts
         self._clients = clients
+        # How many requests had ended when the control plane was told last.
+        self._told = 0
 
     def parts(self) -> Iterator[Part]:
         """Read them, one part after the other.
@@ -79,7 +81,12 @@ class PlaneFigures(Figures):
 
         Refusals and tokens are not among them: those are told by key, and these come with events.
         """
-        yield from self._ended()
+        tally = self._parts.plane.books.tally
+        # To go through 15,000 rows takes 12 ms, to add them up a tenth of one.
+        ended = sum(tally.requests.values())
+        if ended != self._told:
+            self._told = ended
+            yield from self._ended()
         yield from self._attempts()
         yield from self._durations()
         yield self._lookups()

@@ -19,8 +19,10 @@ SECONDS = 180
 
 #: What an operator copies out of an installation, as the page on operations has it.
 SHARED = (
+    "etc/alerts.yml",
     "etc/control.env",
     "etc/data.env",
+    "etc/grafana.json",
     "etc/omnigate.toml",
     "logrotate/omnigate",
     "systemd/omnigate-control.service",
