@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,16 +85,58 @@ class CliTests(CliCase):
         status, out, err = self.run_cli("check", path)
         self.assertEqual((status, out), (1, ""))
         lines = err.splitlines()
-        self.assertTrue(all(line.startswith(path) for line in lines[:-1]))
+        for line in lines[:-1]:
+            self.assertRegex(line, rf"^{re.escape(path)}:[0-9]+: ")
         self.assertIn("routes[0].targets[0].upstream", err)
         self.assertIn("upstreams[0].base_url", err)
         self.assertEqual(lines[-1], f"omnigate: {len(lines) - 1} faults")
 
+    def test_check_lines(self) -> None:
+        """Each fault has the number of the line that it is about, syntax faults too."""
+        path = self.config(GOOD + "  prize = 1\n")
+        line = 1 + GOOD.count("\n")
+        self.assertIn(f"{path}:{line}: routes[0].targets[0].prize", self.run_cli("check", path)[2])
+        path = self.config(GOOD + "\n[[keys\n")
+        line = 2 + GOOD.count("\n")
+        self.assertIn(f"{path}:{line}: ", self.run_cli("check", path)[2])
+
+    def test_check_json(self) -> None:
+        """For programs: what was found, with line and place, and the same status."""
+        status, out, err = self.run_cli("check", "--format", "json", self.config(GOOD))
+        document = json.loads(out)
+        self.assertEqual((status, err, document["good"], document["routes"]), (0, "", True, 1))
+        self.assertEqual(document["faults"], [])
+        bad = self.config(GOOD.replace("https:", "gopher:"))
+        status, out, err = self.run_cli("check", "--format", "json", bad)
+        document = json.loads(out)
+        self.assertEqual((status, err, document["good"]), (1, "", False))
+        (fault,) = document["faults"]
+        self.assertEqual(fault["path"], "upstreams[0].base_url")
+        self.assertEqual(fault["line"], 1 + GOOD[: GOOD.index("base_url")].count("\n"))
+
+    def test_check_what_may_be_a_slip(self) -> None:
+        """Expired keys, models without a price and variables that are not set are notes."""
+        key = '[[keys]]\nname = "app"\nkey_env = "NO_SUCH_KEY"\nexpires_at = 2020-01-01T00:00:00Z\n'
+        route = '[[routes]]\nmodel = "own"\n[[routes.targets]]\nupstream = "openai"\n'
+        text = key + GOOD + route + 'model = "no-price-is-known-of-it"\n'
+        status, _, err = self.run_cli("check", self.config(text))
+        self.assertEqual(status, 0)
+        self.assertIn(':4: note: keys[0].expires_at ("app"): the key expired at 2020-01-01', err)
+        self.assertIn("NO_SUCH_KEY is not set in this environment", err)
+        self.assertIn('note: routes[1].targets[0] ("own"): no price is known', err)
+        self.assertNotIn("routes[0]", err)
+
+    def test_check_schema(self) -> None:
+        """The schema is printed as it is shipped, and no file is read."""
+        status, out, err = self.run_cli("check", "--schema")
+        self.assertEqual((status, err, json.loads(out)["title"]), (0, "", "omnigate.toml"))
+        self.assertEqual(self.run_cli("check", "--schema", "x.toml")[0], 2)
+
     def test_check_unreadable(self) -> None:
-        """A file that is not there, or is no text, is one line and status 1."""
+        """A file that is not there, or is no text, is one line and status 2."""
         status, _, err = self.run_cli("check", "/there/is/no/such.toml")
         self.assertEqual(
-            (status, err), (1, "omnigate: /there/is/no/such.toml: No such file or directory\n")
+            (status, err), (2, "omnigate: /there/is/no/such.toml: No such file or directory\n")
         )
         path = Path(self.mktemp())
         path.write_bytes(b"\xff")

@@ -1,17 +1,59 @@
 """``omnigate check``: every fault of a config file, without asking a daemon."""
 
 import argparse
+import json
+import re
 import sys
-from collections.abc import Mapping
-from itertools import chain, islice
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+import attrs
 
 from omnigate.commands.arguments import CommandError, add_examples, counted
 from omnigate.config.agreement import caps_of_other_protocol, models_of_no_route
-from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
+from omnigate.config.json_schema import config_schema
+from omnigate.config.places import Places
+from omnigate.config.prices import price_for
+from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
+from omnigate.config.structure import Fault
+from omnigate.config.values import quoted
+from omnigate.settings import SettingsError, provider_key
 
-# Notes on one config that ``check`` prints; to look for what was meant takes milliseconds each.
+# Notes of one kind that ``check`` prints; to look for what was meant takes milliseconds each.
 _MAX_NOTES = 20
+
+_EXAMPLES = """\
+  omnigate check /etc/omnigate/omnigate.toml
+  omnigate check --format json omnigate.toml | jq '.faults[].line'
+  omnigate check --schema > omnigate.schema.json   for editors that know JSON Schema
+"""
+
+#: What the TOML reader says of a place.
+_SYNTAX = re.compile(r"(?:at )?line (\d+)")
+
+
+@attrs.frozen
+class Finding:
+    """One fault or note, with the line it stands on where that can be told."""
+
+    fault: Fault
+    line: int | None
+
+    def words(self, file: str, kind: str = "") -> str:
+        """Return it as compilers do: file, line, what it is."""
+        place = file if self.line is None else f"{file}:{self.line}"
+        return f"{place}: {kind}{self.fault}"
+
+    def row(self) -> dict[str, Any]:
+        """Return it for a program."""
+        return {
+            "line": self.line,
+            "path": self.fault.path,
+            "row": self.fault.row,
+            "message": self.fault.message,
+        }
 
 
 def add_check(commands: Any) -> None:
@@ -20,42 +62,165 @@ def add_check(commands: Any) -> None:
         "check",
         help="tell every fault of a config file; status 1 if there is one",
         description="Read a config file as the control plane would and tell every fault, each with "
-        "its place; status 1 if there is one. What is no fault but may be a slip, a model of a key "
-        "that no route has, is noted. No daemon is asked, and no variable is looked up.",
+        "its line and its place. What is no fault but may be a slip is noted: a model of a key "
+        "that no route has, a key that has expired, a route whose model has no known price, and "
+        "variables that are not set in this environment. No daemon is asked. The exit status is 0 "
+        "for a good file, 1 for one with faults, 2 where the file cannot be read.",
     )
-    check.add_argument("config", metavar="CONFIG", help="the TOML file, such as etc/omnigate.toml")
-    add_examples(check, "  omnigate check /etc/omnigate/omnigate.toml\n")
+    check.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="the TOML file, such as etc/omnigate.toml",
+    )
+    check.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="text (default) for people and editors, json for programs",
+    )
+    check.add_argument(
+        "--schema",
+        action="store_true",
+        help="print the JSON Schema of config files, and read none",
+    )
+    add_examples(check, _EXAMPLES)
     check.set_defaults(run=_check)
 
 
 def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate check``."""
+    if options.schema:
+        if options.config is not None:
+            raise CommandError("--schema reads no file; leave CONFIG out", 2)
+        print(schema_text(), end="")
+        return 0
+    if options.config is None:
+        raise CommandError("name the file to check, such as /etc/omnigate/omnigate.toml", 2)
+    text = _read(options.config)
+    faults: Sequence[Fault] = ()
+    notes: list[Fault] = []
+    config = Config()
     try:
-        with open(options.config, "rb") as file:
+        config = load_config(text)
+        notes = list(_notes(config, environ))
+    except ConfigError as error:
+        faults = error.faults
+    found, noted = _placed(text, faults), _placed(text, notes)
+    if options.format == "json":
+        _print_json(options.config, config, found, noted)
+    else:
+        _print_text(options.config, config, found, noted)
+    return 1 if found else 0
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of config files as it is shipped."""
+    return json.dumps(config_schema(), indent=2) + "\n"
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
             data = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
-        raise CommandError(f"{options.config}: {error.strerror}") from None
+        raise CommandError(f"{path}: {error.strerror}", 2) from None
     if len(data) > MAX_CONFIG_BYTES:
-        raise CommandError(f"{options.config}: more than {MAX_CONFIG_BYTES} bytes")
+        raise CommandError(f"{path}: more than {MAX_CONFIG_BYTES} bytes", 2)
     try:
-        config = load_config(data.decode())
+        return data.decode()
     except UnicodeDecodeError as error:
-        raise CommandError(f"{options.config}: not UTF-8 at byte {error.start}") from None
-    except ConfigError as error:
-        for fault in error.faults:
-            print(f"{options.config}: {fault}", file=sys.stderr)
-        print(f"omnigate: {counted(len(error.faults), 'fault')}", file=sys.stderr)
-        return 1
-    counts = [
-        counted(len(found), what)
-        for found, what in (
-            (config.keys, "key"),
-            (config.upstreams, "upstream"),
-            (config.routes, "route"),
-        )
+        raise CommandError(f"{path}: not UTF-8 at byte {error.start}", 2) from None
+
+
+def _placed(text: str, faults: Sequence[Fault]) -> list[Finding]:
+    """Return faults with their lines."""
+    places = Places(text.removeprefix("\ufeff")) if faults else None
+    found = []
+    for fault in faults:
+        syntax = _SYNTAX.match(fault.path)
+        line = places.line_of(fault.path) if places is not None else None
+        found.append(Finding(fault, int(syntax[1]) if syntax else line))
+    return found
+
+
+def _print_text(
+    path: str, config: Config, faults: Sequence[Finding], notes: Sequence[Finding]
+) -> None:
+    for finding in faults:
+        print(finding.words(path), file=sys.stderr)
+    if faults:
+        print(f"omnigate: {counted(len(faults), 'fault')}", file=sys.stderr)
+        return
+    counts = [counted(count, what.removesuffix("s")) for what, count in _counts(config).items()]
+    print(f"{path}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
+    for finding in notes:
+        print(finding.words(path, "note: "), file=sys.stderr)
+
+
+def _print_json(
+    path: str, config: Config, faults: Sequence[Finding], notes: Sequence[Finding]
+) -> None:
+    document: dict[str, Any] = {"file": path, "good": not faults}
+    if not faults:
+        document |= _counts(config)
+    document["faults"] = [finding.row() for finding in faults]
+    document["notes"] = [finding.row() for finding in notes]
+    print(json.dumps(document, indent=2))
+
+
+def _counts(config: Config) -> dict[str, int]:
+    return {
+        "keys": len(config.keys),
+        "upstreams": len(config.upstreams),
+        "routes": len(config.routes),
+    }
+
+
+def _notes(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield what is no fault but may be a slip, of each kind the first few."""
+    for kind in (
+        models_of_no_route(config),
+        caps_of_other_protocol(config),
+        _expired(config, int(time.time() * 1000)),
+        _unpriced(config),
+        _unset(config, environ),
+    ):
+        yield from islice(kind, _MAX_NOTES)
+
+
+def _expired(config: Config, now_ms: int) -> Iterator[Fault]:
+    for index, key in enumerate(config.keys):
+        if 0 < key.expires_ms <= now_ms:
+            message = f"the key expired at {key.expires_at} and opens nothing"
+            yield Fault(f"keys[{index}].expires_at", message, quoted(key.name))
+
+
+def _unpriced(config: Config) -> Iterator[Fault]:
+    for number, route in enumerate(config.routes):
+        for place, target in enumerate(route.targets):
+            if price_for(config, route.model, target.upstream, target.model) is None:
+                message = (
+                    f"no price is known of {quoted(target.model)}, so its usage costs nothing and "
+                    "counts for no budget; give it a price"
+                )
+                yield Fault(f"routes[{number}].targets[{place}]", message, quoted(route.model))
+
+
+def _unset(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
+    """Find variables that daemons started from here would lack; theirs may have them."""
+    named = [
+        (f"keys[{index}].key_env", key.name, key.key_env, "control plane")
+        for index, key in enumerate(config.keys)
     ]
-    print(f"{options.config}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
-    notes = chain(models_of_no_route(config), caps_of_other_protocol(config))
-    for note in islice(notes, _MAX_NOTES):
-        print(f"{options.config}: note: {note}", file=sys.stderr)
-    return 0
+    named += [
+        (f"upstreams[{index}].api_key_env", upstream.name, upstream.api_key_env, "data plane")
+        for index, upstream in enumerate(config.upstreams)
+    ]
+    for path, row, name, plane in named:
+        try:
+            if name is not None and provider_key(environ, name) is None:
+                message = f"{name} is not set in this environment; the {plane} needs it in its own"
+                yield Fault(path, message, quoted(row))
+        except SettingsError as error:
+            yield Fault(path, "; ".join(error.faults), quoted(row))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
+
+import attrs
 
 from omnigate import periods
 
@@ -116,46 +118,69 @@ def flag(value: object) -> bool:
     return value
 
 
-def whole(low: int, high: int) -> Callable[[object], int]:
-    """Return a check for an integer within ``low`` and ``high``, both included."""
+@attrs.frozen
+class Whole:
+    """A check for an integer within ``low`` and ``high``, both included."""
 
-    def check(value: object) -> int:
+    low: int
+    high: int
+
+    def __call__(self, value: object) -> int:
+        """Return the integer."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise BadValueError(f"must be an integer, not {kind_of(value)}")
-        if not low <= value <= high:
-            raise BadValueError(f"must be from {low} to {high}")
+        if not self.low <= value <= self.high:
+            raise BadValueError(f"must be from {self.low} to {self.high}")
         return value
 
-    return check
+
+def whole(low: int, high: int) -> Whole:
+    """Return a check for an integer within ``low`` and ``high``, both included."""
+    return Whole(low, high)
 
 
-def one_of(*words: str) -> Callable[[object], str]:
-    """Return a check for a string out of a closed list."""
-    listed = ", ".join(f'"{word}"' for word in words)
+@attrs.frozen
+class OneOf:
+    """A check for a string out of a closed list."""
 
-    def check(value: object) -> str:
+    words: tuple[str, ...]
+
+    def __call__(self, value: object) -> str:
+        """Return the string."""
         word = text(value)
-        if word not in words:
-            raise BadValueError(f"{quoted(word)} is none of {listed}{did_you_mean(word, words)}")
+        if word not in self.words:
+            listed = ", ".join(f'"{word}"' for word in self.words)
+            hint = did_you_mean(word, self.words)
+            raise BadValueError(f"{quoted(word)} is none of {listed}{hint}")
         return word
 
-    return check
+
+def one_of(*words: str) -> OneOf:
+    """Return a check for a string out of a closed list."""
+    return OneOf(words)
 
 
-def usd(highest: Decimal) -> Callable[[object], Decimal]:
-    """Return a check for an amount of dollars from 0 to ``highest``, exact to a nano-dollar."""
+@attrs.frozen
+class Usd:
+    """A check for an amount of dollars from 0 to ``highest``, exact to a nano-dollar."""
 
-    def check(value: object) -> Decimal:
+    highest: Decimal
+
+    def __call__(self, value: object) -> Decimal:
+        """Return the amount."""
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise BadValueError(f"must be a number of US dollars, not {kind_of(value)}")
         amount = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
-        if not amount.is_finite() or not 0 <= amount <= highest:
-            raise BadValueError(f"must be from 0 to {highest} US dollars")
+        if not amount.is_finite() or not 0 <= amount <= self.highest:
+            raise BadValueError(f"must be from 0 to {self.highest} US dollars")
         if amount != round(amount, USD_DECIMALS):
             raise BadValueError(f"has more than {USD_DECIMALS} decimals")
         return amount
 
-    return check
+
+def usd(highest: Decimal) -> Usd:
+    """Return a check for an amount of dollars from 0 to ``highest``, exact to a nano-dollar."""
+    return Usd(highest)
 
 
 def name(value: object) -> str:

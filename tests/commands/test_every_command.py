@@ -43,7 +43,7 @@ ASKING = {
 }
 #: Those that do not, with arguments that do not work, and the status of that.
 FAILING = {
-    "check": (("/no/such.toml",), 1),
+    "check": (("/no/such.toml",), 2),
     "init": (("--dir", "/proc/no-such/folder"), 1),
     "doctor": (("--dir", "/no/such", "--data-url", "http://127.0.0.1:1"), 1),
     "ledger verify": (("/no/such",), 2),
