@@ -32,12 +32,13 @@ examples:
   omnigate admin-keys create dashboard --scope read_only
   omnigate usage --by model --since 2026-11-01
   omnigate usage --by day --format csv > days.csv
+  omnigate audit --limit 100           who changed what
   omnigate top                         what goes on just now, until q
   omnigate ledger verify               whether all files of the ledger agree
   omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
 ledger reads the control plane's files, which the user has to be allowed to;
-keys, admin-keys, usage and top talk to its admin API:
+keys, admin-keys, usage, audit and top talk to its admin API:
   OMNIGATE_ADMIN_TOKEN   its admin token (or OMNIGATE_ADMIN_TOKEN_FILE, a file that holds it)
   OMNIGATE_CONTROL_URL   where it is; {url} if not set
 
@@ -97,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     from omnigate.admin_client import DEFAULT_URL
     from omnigate.commands.admin_keys import add_admin_keys
     from omnigate.commands.arguments import HelpText, add_examples
+    from omnigate.commands.audit import add_audit
     from omnigate.commands.check import add_check
     from omnigate.commands.completion import add_completion
     from omnigate.commands.doctor import add_doctor
@@ -135,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     add_keys(commands)
     add_admin_keys(commands)
     add_usage(commands)
+    add_audit(commands)
     add_doctor(commands)
     add_top(commands)
     add_ledger(commands)

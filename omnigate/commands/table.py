@@ -60,8 +60,13 @@ def print_listing(
 
 
 def print_json(value: object) -> None:
-    """Print a value as one line of JSON, money to its last digit."""
-    print(_encode(value).decode())
+    """Print a value as one line of JSON."""
+    print(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return a value as one line of JSON, money to its last digit."""
+    return _encode(value).decode()
 
 
 def print_csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:

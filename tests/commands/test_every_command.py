@@ -39,6 +39,7 @@ ASKING = {
     "admin-keys rotate": (("a",), "/admin/admin-keys/a/rotate"),
     "admin-keys delete": (("a",), "/admin/admin-keys/a"),
     "usage": ((), "/admin/usage?by=key"),
+    "audit": ((), "/admin/audit?limit=20"),
     "top": ((), f"/admin/requests?limit={NEWEST}"),
 }
 #: Those that do not, with arguments that do not work, and the status of that.
@@ -92,6 +93,10 @@ def shown(text: str) -> Iterator[list[str]]:
 
 class EveryCommandTests(AdminServerTestCase):
     """Every command."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.parser = cli.parser()
 
     def run_cli(self, *arguments: str, **environ: str) -> tuple[int, str, str]:
         """Run one; its status and both outputs."""
@@ -150,7 +155,7 @@ class EveryCommandTests(AdminServerTestCase):
         """Whether the command line takes some arguments, or a beginning of them."""
         for length in range(len(arguments), 0, -1):
             try:
-                cli.parser().parse_args(arguments[:length])
+                self.parser.parse_args(arguments[:length])
             except SystemExit as ending:
                 if not ending.code:
                     return True
