@@ -94,11 +94,12 @@ def key_rules(
 
     :param until_ms: when the secret stops to open it; 0 is never.
     """
-    ends = [end for end in (entry.expires_ms, until_ms) if end]
-    if not ends and tokens is None and entry.allowed_ips is None and entry.endpoints is None:
+    expires_ms = entry.expires_ms
+    replaced = until_ms != 0 and (not expires_ms or until_ms < expires_ms)
+    end = until_ms if replaced else expires_ms
+    if not end and tokens is None and entry.allowed_ips is None and entry.endpoints is None:
         return None
-    end = min(ends, default=0)
-    return KeyRules(entry, end, end != entry.expires_ms, tokens)
+    return KeyRules(entry, end, replaced, tokens)
 
 
 class Place(Protocol):

@@ -28,15 +28,20 @@ MODELS = {"small": "fake-small", "long": "fake-words-150-paced-20"}
 IN_FLIGHT = 4
 RPM = 12
 CROWD = 24
+#: Tokens a minute, and the output that each request asks for: a third one would have to wait for
+#: half a minute.
+TPM = 3_000_000
+OUTPUT = 1_400_000
 
 FULL = b"HTTP/1.1 503 "
 PROBE = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
 
 
 def config(provider_port: int) -> str:
-    """A key with few places, and one with a low rate."""
+    """A key with few places, one with a low rate, and one with tokens for two requests."""
     routes = [route_table(model, ("openai", target)) for model, target in MODELS.items()]
     keys = key_table("app", max_concurrent=IN_FLIGHT) + key_table("metered", rpm=RPM)
+    keys += key_table("counted", tpm=TPM)
     return keys + upstream_table("openai", "openai", provider_port) + "".join(routes)
 
 
@@ -48,12 +53,13 @@ class LimitsTests(WorkersCase):
         self.addCleanup(self.gateway.stop)
 
     def test_requests_and_rate(self) -> None:
-        """One run: requests in flight, one by one and at once; a lost worker; the rate."""
+        """One run: requests in flight, one by one and at once; a lost worker; rate and tokens."""
         run = self.start()
         self.one_by_one()
         self.at_once()
         self.of_a_lost_worker(run)
         self.rate()
+        self.tokens()
 
     def begun(self, callers: list[Caller]) -> list[http.client.HTTPResponse]:
         """A stream asked for on each of these connections, one after the other."""
@@ -129,6 +135,28 @@ class LimitsTests(WorkersCase):
         self.assertEqual([200] * RPM, statuses[:RPM])
         self.assertLessEqual(statuses.count(200), RPM + refilled)
         self.assertEqual({200, 429}, set(statuses))
+
+    def tokens(self) -> None:
+        """What is reserved counts in all workers, and what was not used is back at the end."""
+        for _ in range(2):
+            answers = [self.counted() for _ in range(6)]
+            self.assertEqual([200, 200] + [429] * 4, [answer.status for answer in answers])
+            self.assertEqual("rate_limit_exceeded", read_answer(answers[-1]).code)
+            self.assertTrue(all(read_answer(answer).whole for answer in answers[:2]))
+
+    def counted(self) -> http.client.HTTPResponse:
+        """A stream begun by the key with a limit of tokens, on a connection of its own."""
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.gateway.data_port, timeout=SECONDS
+        )
+        self.addCleanup(connection.close)
+        body = (
+            b'{"model":"long","stream":true,"max_tokens":%d,'
+            b'"messages":[{"role":"user","content":"Hi"}]}' % OUTPUT
+        )
+        headers = {"authorization": f"Bearer {key_of('counted')}"}
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        return connection.getresponse()
 
     def metered(self) -> int:
         """One request of the key with a rate, on a connection of its own; the answer's status."""
