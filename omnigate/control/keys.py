@@ -78,6 +78,8 @@ class KeyStore:
         self._make_secret = make_secret
         self._crashed = crashed
         self._keys: dict[str, GatewayKey] = {}
+        # Whose each hash is, by the key's name; all of :attr:`GatewayKey.own_hashes`.
+        self._owners: dict[str, str] = {}
         self._turn = DeferredLock()
         self._closed = False
         self.revision = 0
@@ -104,17 +106,22 @@ class KeyStore:
 
         :raises KeysFileError: the file is there and cannot be used.
         """
-        self._take_over(self.read())
+        self._begin_with(*self._read_all())
 
     async def open(self) -> None:
         """Read the file in the writer's thread, and take over what is in it.
 
         :raises KeysFileError: the file is there and cannot be used.
         """
-        self._take_over(await self._writer.submit(self.read))
+        self._begin_with(*await self._writer.submit(self._read_all))
 
-    def _take_over(self, keys: dict[str, GatewayKey]) -> None:
-        self._keys = keys
+    def _read_all(self) -> tuple[dict[str, GatewayKey], dict[str, str]]:
+        keys = self.read()
+        owners = {digest: key.name for key in keys.values() for digest in key.own_hashes}
+        return keys, owners
+
+    def _begin_with(self, keys: dict[str, GatewayKey], owners: dict[str, str]) -> None:
+        self._keys, self._owners = keys, owners
         self.revision += 1
 
     async def close(self) -> None:
@@ -138,6 +145,11 @@ class KeyStore:
     def get(self, name: str) -> GatewayKey | None:
         """Return the managed key of that name."""
         return self._keys.get(name)
+
+    def owner(self, sha256: str) -> GatewayKey | None:
+        """Return the managed key that a hash is the identity or a secret of."""
+        name = self._owners.get(sha256)
+        return None if name is None else self._keys[name]
 
     def _existing(self, name: str) -> GatewayKey:
         key = self._keys.get(name)
@@ -175,7 +187,7 @@ class KeyStore:
                 **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self.now_ms()
             )
             await witness(key)
-            await self._replace({**self._keys, name: key})
+            await self._replace({**self._keys, name: key}, None, key)
         finally:
             self._turn.release()
         return key, secret
@@ -200,7 +212,7 @@ class KeyStore:
             if new != key:
                 new = attrs.evolve(new, earlier=new.in_grace(self.now_ms()))
                 await witness(new)
-                await self._replace({**self._keys, name: new})
+                await self._replace({**self._keys, name: new}, key, new)
         finally:
             self._turn.release()
         return new
@@ -222,7 +234,7 @@ class KeyStore:
             secret = self._make_secret()
             new = rotated(key, sha256_hex(secret), self.now_ms(), grace_s)
             await witness(new)
-            await self._replace({**self._keys, name: new})
+            await self._replace({**self._keys, name: new}, key, new)
         finally:
             self._turn.release()
         return new, secret
@@ -237,13 +249,19 @@ class KeyStore:
         try:
             key = self._existing(name)
             await witness(key)
-            await self._replace({n: k for n, k in self._keys.items() if n != name})
+            await self._replace({n: k for n, k in self._keys.items() if n != name}, key, None)
         finally:
             self._turn.release()
         return key
 
-    async def _replace(self, keys: dict[str, GatewayKey]) -> None:
-        """Replace the file, then the table."""
+    async def _replace(
+        self, keys: dict[str, GatewayKey], old: GatewayKey | None, new: GatewayKey | None
+    ) -> None:
+        """Replace the file, then the table.
+
+        :param old: the key that goes, if one does.
+        :param new: the key that comes, if one does.
+        """
         rows, before = tuple(keys.values()), tuple(self._keys.values())
         try:
             # Ten thousand keys take a while to encode, so that is done over there too.
@@ -259,7 +277,12 @@ class KeyStore:
             # No disk says this, so what is in memory cannot be trusted either.
             self._crashed(self.name, Failure())
             raise
-        self._take_over(keys)
+        self._keys = keys
+        for digest in () if old is None else old.own_hashes:
+            del self._owners[digest]
+        if new is not None:
+            self._owners.update(dict.fromkeys(new.own_hashes, new.name))
+        self.revision += 1
 
     def _write(self, rows: Iterable[GatewayKey], before: Iterable[GatewayKey]) -> None:
         """Write the file, in the writer's thread."""
@@ -310,12 +333,16 @@ class KeyBook:
         """Return all keys; the same tuple until one of them changes."""
         revision = self.revision
         if self._all[0] != revision:
-            of_rotated = {
-                digest for key in self.managed if key.is_rotated for digest in key.own_hashes
-            }
-            of_file = [key for key in self._file_keys if key.sha256 not in of_rotated]
-            taken = {key.sha256 for key in of_file}
-            managed = (key for key in self.managed if key.sha256 not in taken)
+            of_file, taken = [], set()
+            for key in self._file_keys:
+                owner = self.managed.owner(key.sha256)
+                if owner is None or not owner.is_rotated:
+                    of_file.append(key)
+                if owner is not None and not owner.is_rotated:
+                    taken.add(owner.name)
+            managed: Iterable[GatewayKey] = self.managed
+            if taken:
+                managed = (key for key in managed if key.name not in taken)
             self._all = revision, (*of_file, *managed)
         return self._all[1]
 
@@ -346,16 +373,9 @@ class KeyBook:
         A start is refused for them. In a config that is reloaded both keys go on working, and the
         operator is told; which of two keys of one name a person means cannot be known.
         """
-        of_file = {key.sha256 for key in self._file_keys}
-        owners = {
-            digest: key
-            for key in self.managed
-            if key.is_rotated or key.sha256 in of_file
-            for digest in key.own_hashes
-        }
         faults = []
         for index, key in enumerate(self._file_keys):
-            owner = owners.get(key.sha256)
+            owner = self.managed.owner(key.sha256)
             if self.managed.get(key.name) is not None:
                 message = "a managed key has this name too; rename one of them"
                 faults.append(Fault(f"keys[{index}].name", message))

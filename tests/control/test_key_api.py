@@ -82,7 +82,7 @@ class PageTests(KeyApiCase):
         names, after = self.names("/admin/keys")
         self.assertEqual((len(names), after), (MAX_PAGE, "key-0998"))
         self.assertEqual(self.names("/admin/keys?after=key-0998"), (["key-0999"], None))
-        self.assertEqual(self.plane.pauses, 1)
+        self.assertEqual(self.plane.pauses, 3)
 
     def test_bad_pages(self) -> None:
         for query in ("limit=0", f"limit={MAX_PAGE + 1}", "limit=x", "after=", "after=%2E", "x=1"):

@@ -237,7 +237,7 @@ class Lives(RuleBasedStateMachine):
         rows[key.name] = key
         if gone:
             del rows[key.name]
-        twin._take_over(rows)
+        twin._begin_with(rows, {})
         return self.shown(twin)
 
     def reread(self) -> Model:
@@ -382,6 +382,14 @@ class Lives(RuleBasedStateMachine):
         self.found = [self.model, *self.found]
 
     # -- what must hold -----------------------------------------------------------------------
+
+    @invariant()
+    def every_hash_has_its_owner(self) -> None:
+        """What the store knows by hash is what its keys have."""
+        owners = {digest: key for key in self.store for digest in key.own_hashes}
+        for secret in self.issued:
+            digest = sha256_hex(secret)
+            assert self.store.owner(digest) is owners.get(digest)
 
     @invariant()
     def secrets_open_what_they_should(self) -> None:
