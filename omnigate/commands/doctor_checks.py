@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import attrs
 
+from omnigate.commands.arguments import counted
 from omnigate.commands.doctor_facts import Answer, Facts
 from omnigate.text import one_line
 
@@ -179,9 +180,11 @@ def internal_token(facts: Facts) -> Found:
 def _token(check: str, answer: Answer, remedy: str) -> Finding:
     if answer.error is not None:
         return Finding(check, "fault", f"could not be tried ({answer.error})", "try again")
-    if answer.status in (200, 503):
-        # What is not ready has judged the token all the same.
+    if answer.status == 200:
         return Finding(check, "ok", "is the control plane's")
+    if answer.status == 503:
+        # Whether it was looked at before that, nobody can tell from here.
+        return Finding(check, "note", "was not judged while the control plane is not ready")
     if answer.status == 429:
         return Finding(
             check,
@@ -271,8 +274,8 @@ def config(facts: Facts) -> Found:
         yield Finding(
             "config",
             "fault",
-            f"{known.source} has {count} fault{'' if count == 1 else 's'}, so an older config is "
-            f"in force; the first: {known.faults[0]}"
+            f"{known.source} has {counted(count, 'fault')}, so an older config is in force; the "
+            f"first: {known.faults[0]}"
             if known.in_force
             else f"{known.source}: {known.faults[0]}",
             f"omnigate check {known.source} tells all of them",
@@ -289,7 +292,7 @@ def config(facts: Facts) -> Found:
             "config",
             "ok",
             f"{known.source} is {'in force' if known.in_force else 'good'}, with "
-            f"{known.routes} routes and {len(known.upstreams)} upstreams",
+            f"{counted(known.routes, 'route')} and {counted(len(known.upstreams), 'upstream')}",
         )
 
 
@@ -379,7 +382,7 @@ def spool(facts: Facts) -> Found:
             "see why the control plane did not take them; a restart begins the count anew",
         )
     elif waiting < MANY_EVENTS:
-        yield Finding("usage", "ok", f"{waiting:,} events wait to be sent to the control plane")
+        yield Finding("usage", "ok", f"{counted(waiting, 'event')} to be sent to the control plane")
     else:
         yield Finding(
             "usage",
@@ -428,7 +431,7 @@ def credentials(facts: Facts) -> Found:
         yield Finding(
             "credentials",
             "fault",
-            f"the data plane lacks the credentials of {missing} upstreams",
+            f"the data plane lacks the credentials of {counted(missing, 'upstream')}",
             "its log names the variables; set them in its environment, and restart it",
         )
     seen = facts.data_settings or _reported(facts, "omnigate_data_missing_credentials") is not None

@@ -210,6 +210,7 @@ def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> 
     if systemd:
         token = shlex.quote(f"{folder}/credentials/omnigate_admin_token")
         return [
+            "# with the units and what belongs to them in place, see docs/operations.md:",
             "systemd-sysusers && systemd-tmpfiles --create omnigate.conf",
             "systemctl daemon-reload",
             "systemctl enable --now omnigate-data.socket omnigate.target",

@@ -97,7 +97,7 @@ class CheckTests(SynchronousTestCase):
         for check, fact in (("admin token", "admin"), ("internal token", "internal")):
             self.judged(check, "fault", "is not the control plane's", **{fact: Answer(401, "{}")})
             self.judged(check, "warning", "too many", **{fact: Answer(429, "{}")})
-            self.judged(check, "ok", "is the control", **{fact: Answer(503, "{}")})
+            self.judged(check, "note", "was not judged", **{fact: Answer(503, "{}")})
             self.judged(check, "fault", "answers 404", **{fact: Answer(404, "")})
             self.judged(check, "fault", "could not be tried", **{fact: DOWN})
             self.judged(check, "fault", "no such file", **{f"{fact}_fault": "no such file"})
@@ -139,12 +139,14 @@ class CheckTests(SynchronousTestCase):
         self.judged("disk of data", "note", "not on this", disks=(Disk("data", "/d", False),))
         for count, state in ((9_999, "ok"), (10_000, "warning"), (50_000, "fault")):
             told = {**DATA, "omnigate_spool_events": float(count)}
-            self.judged("usage", state, f"{count:,} events wait", data_metrics=told)
+            self.judged("usage", state, f"{count:,} events", data_metrics=told)
         lost = {**DATA, "omnigate_spool_dropped_total": 7.0}
         self.judged("usage", "fault", "7 events were dropped", data_metrics=lost)
         self.judged("usage", "warning", "no data plane has reported", data_metrics=None)
         reported = {**CONTROL, "omnigate_spool_events": 1.0, "omnigate_spool_dropped": 0.0}
-        self.judged("usage", "ok", "1 events", data_metrics=None, control_metrics=reported)
+        self.judged(
+            "usage", "ok", "1 event to be sent", data_metrics=None, control_metrics=reported
+        )
         for name, value in (("trouble", 1.0), ("ready", 0.0)):
             told = {**CONTROL, f"omnigate_ledger_{name}": value}
             self.judged("ledger", "fault", "", control_metrics=told)
