@@ -7,6 +7,8 @@
 # make kills  real planes killed 200 times under load, and then the sums (ARGS=1000: as often)
 # make fuzz-admin  the admin API asked by schemathesis (ARGS=1000: so many examples of each call)
 # make observe  etc/grafana.json and etc/alerts.yml out of what they are made of
+# make install-check  docs/operations.md, block by block, on a fresh Debian that is booted in a folder
+#             (as root, with debootstrap and systemd-container; ARGS=--verbose shows what is said)
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
@@ -21,7 +23,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills fuzz-admin man observe clean venv
+.PHONY: demo test lint types bench soak kills fuzz-admin man observe install-check clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -55,6 +57,9 @@ fuzz-admin: $(READY)
 
 observe: $(READY)
 	$(RUN) -m tests.observe
+
+install-check: $(READY)
+	@$(RUN) -m tests.install $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis
