@@ -579,8 +579,9 @@ class WriterThread:
             logged. It is done also where the thread has been lost, by another one.
         :returns: fires when the thread has ended, however long the job in hand takes.
         """
+        if not self._abandoned:
+            self._drop()
         self._stopping = self._abandoned = True
-        self._drop()
         if last is not None:
             self._put(last).addErrback(
                 lambda failure: self.log.failure(

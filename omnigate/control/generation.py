@@ -165,6 +165,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         observe=recorded,
         observe_write=metrics.wrote,
         pause=lasting.pause,
+        crashed=partial(crashed, "ledger"),
     )
     watch = BudgetWatch(book, ledger, lasting.now_ms)
     snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)

@@ -29,7 +29,7 @@ from omnigate.ledger.books import Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
 from omnigate.ledger.ingest import Entry, Prepared, prepare
 from omnigate.ledger.store import Appended, LedgerStore
-from omnigate.ledger.trouble import Trouble, cause
+from omnigate.ledger.trouble import EXPECTED, Trouble, cause
 from omnigate.money import Price
 from omnigate.periods import utc_day
 from omnigate.text import one_line
@@ -80,6 +80,21 @@ class LedgerNotReady(GatewayError):  # noqa: N818
         )
 
 
+class LedgerBroken(GatewayError):  # noqa: N818
+    """Something broke on the way, so that nobody knows whether a batch was recorded.
+
+    It may be sent again as it is: what was recorded is known by its id.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "not_ready",
+            "the ledger broke while this batch was under way; send it again, which counts nothing "
+            "twice",
+            retry_after=1,
+        )
+
+
 Events = Sequence[bytes | dict[str, Any]]
 
 _NOTHING = Prepared()
@@ -119,6 +134,7 @@ class Recording:
     :ivar trusted_ms: the time by which things are forgotten.
     :ivar entered: told after each group of how many events were entered, and what the writer says.
     :ivar observe: told of each event and its cost in nano-dollars once it is recorded.
+    :ivar crashed: told of a fault of this program, after which nothing is recorded any more.
     :ivar revision: changes whenever something is entered.
     """
 
@@ -133,6 +149,7 @@ class Recording:
     trusted_ms: Callable[[], int]
     entered: Callable[[int, Appended], None]
     observe: Callable[[UsageEvent, int], None] | None = None
+    crashed: Callable[[Failure], None] = lambda failure: None
     revision: int = 0
     _waiting: deque[_Batch] = attrs.field(factory=deque, init=False)
     _waiting_events: int = attrs.field(default=0, init=False)
@@ -297,6 +314,9 @@ class Recording:
         """The group is not known to be on the disk: nothing of it is recorded."""
         if self._abandoned:
             return
+        if not failure.check(*EXPECTED):
+            self._broken(failure, group)
+            return
         self.counters.failed_writes += 1
         self.trouble.refused(failure, len(group), self.counters.failed_writes)
         words = cause(failure.value)
@@ -316,7 +336,8 @@ class Recording:
         self._go_on()
         for batch in failed:
             if not batch.done.called:
-                batch.done.errback(StorageUnavailable(self.trouble.words or ""))
+                batch.done.errback(LedgerBroken())
+        self.crashed(failure)
 
     # -- what is told of it -------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from omnigate.events import UsageEvent
 from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
@@ -35,7 +36,7 @@ from omnigate.ledger.recording import (
 from omnigate.ledger.replay import Note
 from omnigate.ledger.store import Appended, LedgerStore, StoreFigures
 from omnigate.ledger.totals import NamedSums, Sums
-from omnigate.ledger.trouble import Trouble
+from omnigate.ledger.trouble import EXPECTED, Trouble
 from omnigate.ledger.trusted_time import TrustedTime
 from omnigate.ledger.upkeep import Upkeep
 from omnigate.money import Price
@@ -78,6 +79,8 @@ class Ledger:
         metrics; not of those read back at the start.
     :param observe_write: told how many seconds each write and its sync took.
     :param pause: lets the reactor do something else.
+    :param crashed: told of a fault of this program, after which this ledger is of no more use: it
+        is to be abandoned, and another one opened.
     :ivar counters: what was counted since the start.
     """
 
@@ -98,6 +101,7 @@ class Ledger:
         observe: Callable[[UsageEvent, int], None] | None = None,
         observe_write: Callable[[float], None] | None = None,
         pause: Callable[[], Awaitable[None]] | None = None,
+        crashed: Callable[[Failure], None] = lambda failure: None,
     ) -> None:
         self.counters = LedgerCounters()
         self._family = Family(path)
@@ -111,6 +115,7 @@ class Ledger:
         self._ledger_days = ledger_days
         self._observe = observe
         self._observe_write = observe_write
+        self._crashed = crashed
         self._pause = pause or (lambda: deferLater(clock, 0))
         self._store: LedgerStore | None = None
         self._recording: Recording | None = None
@@ -217,7 +222,9 @@ class Ledger:
         self._trusted = TrustedTime(self._now_ms(), loaded.known_ms, self._steady())
         self._tell_doubt(0)
         trouble = Trouble(
-            self._family.active, self._clock, lambda: self._writer.submit(store.probe)
+            self._family.active,
+            self._clock,
+            lambda: self._writer.submit(store.probe).addErrback(self._judge),
         )
         self._recording = Recording(
             store=store,
@@ -231,6 +238,7 @@ class Ledger:
             trusted_ms=self._trusted_ms,
             entered=self._entered,
             observe=self._observe,
+            crashed=self._crashed,
         )
         self._upkeep = Upkeep(
             store=store,
@@ -242,18 +250,28 @@ class Ledger:
             trusted_ms=self._trusted_ms,
             pause=self._pause,
             ledger_days=self._ledger_days,
+            crashed=self._crashed,
         )
         store.ids_days = self._ids_days
-        self._writer.submit(store.warm_up).addCallbacks(
-            self._tell,
-            lambda failure: self._log.error(
+        self._writer.submit(store.warm_up).addErrback(self._judge).addCallbacks(
+            self._tell, self._cold
+        )
+        self._upkeep.start(loaded.needs_snapshot)
+
+    def _cold(self, failure: Failure) -> None:
+        if not self._abandoned:
+            self._log.error(
                 "{path}: the ids of recorded events cannot be read yet ({cause}); nothing is "
                 "recorded until they can",
                 path=self._family.active,
                 cause=failure.getErrorMessage(),
-            ),
-        )
-        self._upkeep.start(loaded.needs_snapshot)
+            )
+
+    def _judge(self, failure: Failure) -> Failure:
+        """Pass a failure of the writer on, and tell if it is no answer of the disk."""
+        if not failure.check(*EXPECTED):
+            self._crashed(failure)
+        return failure
 
     def _tell(self, notes: Iterable[Note]) -> None:
         for note in notes:
@@ -319,8 +337,13 @@ class Ledger:
         """
         if self._recording is None or self._closing:
             return fail(LedgerNotReady())
-        trusted_ms = self._trusted_ms()
-        self._recording.books.turn_to(utc_day(trusted_ms), trusted_ms)
+        try:
+            trusted_ms = self._trusted_ms()
+            self._recording.books.turn_to(utc_day(trusted_ms), trusted_ms)
+        except Exception:
+            # The sums may be half of this day and half of the one before.
+            self._crashed(Failure())
+            return fail(LedgerNotReady())
         return self._recording.record(events)
 
     def _entered(self, events: int, appended: Appended) -> None:

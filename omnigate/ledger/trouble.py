@@ -15,6 +15,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.files import WriterBusyError, WriterStoppedError
+from omnigate.ledger.id_file import NewerIdsError
+
 FULL: Final = "the ledger's disk is full"
 FAILING: Final = "the ledger's disk is failing"
 MOVED: Final = "the ledger's file was moved or shortened"
@@ -30,6 +33,10 @@ PROBE_SECONDS = 3.0
 #: A disk that has not answered for so long is not going to soon. Syncs of a busy disk take a second
 #: or two.
 SILENT_SECONDS = 10.0
+
+#: What a writer thread's job may come to without anything being broken in this program. Whatever
+#: else it raises leaves the ledger in a state that nobody has thought of.
+EXPECTED: Final = (OSError, WriterBusyError, WriterStoppedError, NewerIdsError)
 
 _MOVED = frozenset({errno.ESTALE, errno.ENOENT})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -110,8 +117,8 @@ class Trouble:
         self._words = FAULTY
         self._stop_timer()
         self._log.failure(
-            "{path}: the bookkeeping failed; restart the control plane, which counts anew what "
-            "stands in the ledger",
+            "{path}: the bookkeeping failed; nothing is recorded until the ledger is opened anew, "
+            "which counts what stands in it",
             failure,
             path=self._path,
         )

@@ -24,7 +24,7 @@ from omnigate.files import IWriter
 from omnigate.ledger.counters import LedgerCounters
 from omnigate.ledger.recording import Recording
 from omnigate.ledger.store import Appended, LedgerStore
-from omnigate.ledger.trouble import LOG_SECONDS, cause
+from omnigate.ledger.trouble import EXPECTED, LOG_SECONDS, cause
 from omnigate.periods import utc_day
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Upkeep:
     :ivar now_ms: what the clock shows.
     :ivar trusted_ms: the time by which things are forgotten.
     :ivar pause: lets the reactor do something else.
+    :ivar crashed: told of a fault of this program.
     """
 
     store: LedgerStore
@@ -58,6 +59,7 @@ class Upkeep:
     trusted_ms: Callable[[], int]
     pause: Callable[[], Awaitable[None]]
     ledger_days: int
+    crashed: Callable[[Failure], None] = lambda failure: None
     _owed: bool = attrs.field(default=False, init=False)
     # Whether the last snapshot failed: the next check tries again, even if nothing was recorded.
     _missed: bool = attrs.field(default=False, init=False)
@@ -147,6 +149,8 @@ class Upkeep:
             waiter.callback(None)
         if not isinstance(result, Failure):
             self._go_on()
+        elif not result.check(*EXPECTED):
+            self.crashed(result)
 
     async def _round(self) -> None:
         checking, self._check_due = self._check_due, False
@@ -222,7 +226,7 @@ class Upkeep:
         try:
             await installed
         except Exception as error:
-            if self._abandoned:
+            if self._abandoned or not isinstance(error, EXPECTED):
                 raise
             # What it would have covered is left to the next one.
             self._since += since

@@ -12,6 +12,7 @@ from omnigate.ledger import recording, service
 from omnigate.ledger.books import Books
 from omnigate.ledger.ingest import Entry
 from omnigate.ledger.recorded_ids import id_digest
+from omnigate.ledger.recording import LedgerBroken
 from omnigate.ledger.replay import LedgerUnreadableError
 from omnigate.ledger.service import (
     IngestResult,
@@ -595,7 +596,7 @@ class FailingDiskTests(LedgerCase):
         self.clock.advance(301)
         while self.writer.run(1):
             pass
-        self.refused(done)
+        self.failureResultOf(done, LedgerBroken)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertEqual(self.ledger.trouble, FAULTY)
         self.refused(self.ledger.record([as_dict("e5")]))
