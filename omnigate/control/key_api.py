@@ -41,6 +41,9 @@ from omnigate.periods import PERIODS
 #: A key with the longest model list is about 130 KB.
 MAX_KEY_BYTES: Final = 256 * 1024
 
+#: The body of a rotation holds one number.
+MAX_ROTATION_BYTES: Final = 1024
+
 #: Keys that are shown in one go; so many with all their limits take 3 to 5 ms.
 KEYS_AT_ONCE: Final = 250
 
@@ -203,7 +206,7 @@ class KeyApi:
                 "POST",
                 "/admin/keys/{name}/rotate",
                 self.rotate_key,
-                body_limit=MAX_KEY_BYTES,
+                body_limit=MAX_ROTATION_BYTES,
                 summary="Give a managed key a new secret, which is shown this once",
                 body=ROTATION,
                 answer=MADE_KEY,
