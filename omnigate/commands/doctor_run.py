@@ -13,8 +13,9 @@ from typing import Any
 import attrs
 
 from omnigate.commands.arguments import counted
-from omnigate.commands.doctor_checks import Finding, examine, healthy
+from omnigate.commands.doctor_checks import examine, healthy
 from omnigate.commands.doctor_facts import gather
+from omnigate.commands.doctor_finding import Finding
 from omnigate.commands.plane_environ import plane_environs
 from omnigate.commands.table import has_colour, print_csv, print_json
 from omnigate.text import one_line

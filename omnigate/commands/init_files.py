@@ -84,40 +84,11 @@ def texts(folder: Path, found: Sequence[Found], new: Secrets, *, systemd: bool) 
 
     :raises CommandError: a path or a credential cannot stand in an environment file.
     """
-    internal = ("What data planes show the control plane.", "OMNIGATE_INTERNAL_TOKEN")
-    admin = ("What operators show the admin API.", "OMNIGATE_ADMIN_TOKEN")
-    control = [] if systemd else [
-        (internal[0], {internal[1]: new.internal_token}),
-        (admin[0], {admin[1]: new.admin_token}),
-        (
-            "The config, and the folder for the ledger and managed keys.",
-            {
-                "OMNIGATE_CONFIG": f"{folder}/omnigate.toml",
-                "OMNIGATE_STATE_DIR": f"{folder}/control",
-            },
-        ),
-    ]  # fmt: skip
-    if systemd and str(folder) != SYSTEM_FOLDER:
-        control.append(("The config.", {"OMNIGATE_CONFIG": f"{folder}/omnigate.toml"}))
-    data = [] if systemd else [
-        (internal[0], {internal[1]: new.internal_token}),
-        (
-            "The folder for usage that waits to be sent, and for a copy of the last config.",
-            {"OMNIGATE_STATE_DIR": f"{folder}/data"},
-        ),
-    ]  # fmt: skip
-    data.append(("Credentials of providers.", _credentials(found)))
-    data.append(
-        (
-            "Where GET /metrics is answered, on this machine alone; omnigate doctor asks there.",
-            {"OMNIGATE_DATA_METRICS_LISTEN": f"tcp:{_METRICS_PORT}:interface=127.0.0.1"},
-        )
-    )
     try:
         files = {
             "omnigate.toml": config_text(found, sha256_hex(new.key)),
-            "control.env": env_text("control", control),
-            "data.env": env_text("data", data),
+            "control.env": env_text("control", _control_lines(folder, new, systemd)),
+            "data.env": env_text("data", _data_lines(folder, new, found, systemd)),
         }
     except ValueError as error:
         raise CommandError(
@@ -129,6 +100,47 @@ def texts(folder: Path, found: Sequence[Found], new: Secrets, *, systemd: bool) 
         files["credentials/omnigate_internal_token"] = f"{new.internal_token}\n"
         files["credentials/omnigate_admin_token"] = f"{new.admin_token}\n"
     return files
+
+
+def _control_lines(folder: Path, new: Secrets, systemd: bool) -> list[tuple[str, dict[str, str]]]:
+    """What the control plane is told; units bring the tokens and the folder for state."""
+    config = {"OMNIGATE_CONFIG": f"{folder}/omnigate.toml"}
+    if systemd:
+        return [] if str(folder) == SYSTEM_FOLDER else [("The config.", config)]
+    return [
+        _internal_token(new),
+        ("What operators show the admin API.", {"OMNIGATE_ADMIN_TOKEN": new.admin_token}),
+        (
+            "The config, and the folder for the ledger and managed keys.",
+            {**config, "OMNIGATE_STATE_DIR": f"{folder}/control"},
+        ),
+    ]
+
+
+def _data_lines(
+    folder: Path, new: Secrets, found: Sequence[Found], systemd: bool
+) -> list[tuple[str, dict[str, str]]]:
+    """What the data plane is told."""
+    own = [
+        _internal_token(new),
+        (
+            "The folder for usage that waits to be sent, and for a copy of the last config.",
+            {"OMNIGATE_STATE_DIR": f"{folder}/data"},
+        ),
+    ]
+    return [
+        *([] if systemd else own),
+        ("Credentials of providers.", _credentials(found)),
+        (
+            "Where GET /metrics is answered, on this machine alone; omnigate doctor asks there.",
+            {"OMNIGATE_DATA_METRICS_LISTEN": f"tcp:{_METRICS_PORT}:interface=127.0.0.1"},
+        ),
+    ]
+
+
+def _internal_token(new: Secrets) -> tuple[str, dict[str, str]]:
+    told = {"OMNIGATE_INTERNAL_TOKEN": new.internal_token}
+    return ("What data planes show the control plane.", told)
 
 
 def _credentials(found: Sequence[Found]) -> dict[str, str]:

@@ -11,8 +11,9 @@ import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
-from omnigate.commands.doctor_checks import CHECKS, Finding, examine, healthy
+from omnigate.commands.doctor_checks import CHECKS, examine, healthy
 from omnigate.commands.doctor_facts import Answer, Config, Disk, Facts, UpstreamFact, samples
+from omnigate.commands.doctor_finding import Finding
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
 
 ALIVE = Answer(200, '{"status":"ok"}', skew=0.2)

@@ -60,6 +60,11 @@ REFUSALS = {
 }
 
 
+#: The program, and what stands before it where it is run: a sign, or the setting of a variable.
+_OMNIGATE = re.compile(r"(\S*/)?omnigate")
+_BEFORE = re.compile(r"[|&;()<>]|\w+=")
+
+
 def leaves() -> dict[str, Command]:
     """Every command that can be run, by its words."""
     program = spelled(cli.parser())
@@ -84,7 +89,7 @@ def shown(text: str) -> Iterator[list[str]]:
                     found = None
                 elif found is not None:
                     found.append(word)
-                elif re.fullmatch(r"(\S*/)?omnigate", word) and re.search(r"^\W|\w=", before):
+                elif _OMNIGATE.fullmatch(word) and _BEFORE.match(before):
                     found = []
                 before = word
         if found:
@@ -231,6 +236,7 @@ class ShownTests(SynchronousTestCase):
             "A=b /opt/x/bin/omnigate usage | head; omnigate top": [["usage"], ["top"]],
             "twistd --reactor=omnigate omnigate-data": [],
             "adduser omnigate": [],
+            "ln -s /opt/omnigate/bin/omnigate /usr/bin/omnigate": [],
             'eval "$(omnigate completion zsh)"': [["completion", "zsh"]],
             "omnigate keys create a \\\n  --rpm 5   # so": [["keys", "create", "a", "--rpm", "5"]],
         }.items():
