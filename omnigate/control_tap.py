@@ -23,7 +23,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.admin_key_file import AdminKeysFileError
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.generation import Generation, Lasting, guard_stores
+from omnigate.control.generation import Generation, Lasting, guard_stores, record_config
 from omnigate.control.guard import Guard
 from omnigate.control.key_file import KeysFileError
 from omnigate.control.metrics import ControlMetrics
@@ -124,6 +124,7 @@ def makeService(options: Options) -> Service:
         admin_keys_path=settings.admin_keys,
         audit_path=settings.audit,
         audit_max_bytes=settings.audit_max_mb * 1024 * 1024,
+        history_path=settings.config_history,
         config_file=config_file,
         credentials=credentials,
         metrics=metrics,
@@ -145,6 +146,7 @@ def makeService(options: Options) -> Service:
         ),
         guard=guard,
         config_file=config_file,
+        record=record_config(lasting, guard),
         metrics=metrics,
         lag=lag,
         writers=(metrics_writer,),
@@ -181,7 +183,13 @@ def _read_settings(options: Options) -> ControlSettings:
 def _check_folders(settings: ControlSettings) -> None:
     """Make sure of the folders that state is written to."""
     try:
-        for path in (settings.ledger, settings.keys, settings.audit):
+        for path in (
+            settings.ledger,
+            settings.keys,
+            settings.admin_keys,
+            settings.audit,
+            settings.config_history,
+        ):
             check_writable(os.path.dirname(path))
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])

@@ -95,6 +95,7 @@ class ControlSettings:
     ledger: str
     keys: str
     admin_keys: str
+    config_history: str
     audit: str
     audit_max_mb: int
 

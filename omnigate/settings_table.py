@@ -287,6 +287,14 @@ SETTINGS: tuple[Setting, ...] = (
         path,
     ),
     Setting(
+        "OMNIGATE_CONFIG_HISTORY",
+        _CONTROL,
+        "config_history",
+        "{state_dir}/config_history.json",
+        "The configs that were in force, without secrets: when, by whom, and what was new.",
+        path,
+    ),
+    Setting(
         "OMNIGATE_AUDIT",
         _CONTROL,
         "audit",

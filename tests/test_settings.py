@@ -82,6 +82,7 @@ class DefaultTests(SynchronousTestCase):
                 "ledger": "/var/lib/omnigate/ledger.jsonl",
                 "keys": "/var/lib/omnigate/keys.json",
                 "admin_keys": "/var/lib/omnigate/admin_keys.json",
+                "config_history": "/var/lib/omnigate/config_history.json",
                 "audit": "/var/lib/omnigate/audit.jsonl",
                 "audit_max_mb": 50,
             },

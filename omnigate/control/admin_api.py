@@ -14,6 +14,7 @@ from omnigate.control.audit_api import AuditApi
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_api import ConfigApi
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_history import ConfigHistory
 from omnigate.control.key_api import KeyApi
 from omnigate.control.keys import KeyBook
 from omnigate.control.reports import Reports
@@ -34,6 +35,7 @@ class AdminApi:
         ledger: Accounts,
         config_file: ConfigFile,
         audit: AuditLog,
+        history: ConfigHistory,
         reports: Reports,
         admin_keys: AdminKeyStore,
         now_ms: Callable[[], int],
@@ -42,7 +44,7 @@ class AdminApi:
         self._topics = (
             KeyApi(book, watch, ledger, audit, pause),
             UsageApi(book, ledger, reports, pause),
-            ConfigApi(config_file),
+            ConfigApi(config_file, history),
             AuditApi(audit),
             AdminKeyApi(admin_keys, audit, now_ms),
         )

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgspec
 
 from omnigate.control.admin_json import FAULTS, encode, fault_rows, time
 from omnigate.control.config_file import Cause, ConfigFile
+from omnigate.control.config_history import ConfigHistory, HistoryEntry
 from omnigate.control.routes import Answer, Call, Endpoint
-from omnigate.control.schemas import ANYTHING, COUNT, FLAG, TEXT, TIME, Schema, record
+from omnigate.control.schemas import (
+    ANYTHING,
+    COUNT,
+    FLAG,
+    SHA256,
+    TEXT,
+    TIME,
+    Schema,
+    or_null,
+    record,
+    rows,
+    whole,
+)
 from omnigate.errors import GatewayError, problem
+
+#: The largest number that every reader of JSON keeps exactly has sixteen digits.
+MAX_ID: Final = 10**15 - 1
 
 CONFIG: Final[Schema] = record(
     {"path": TEXT, "loaded_at": TIME, "faults": FAULTS, "config": ANYTHING}, title="ConfigInForce"
@@ -21,11 +37,39 @@ RELOADED: Final[Schema] = record(
 )
 
 
+_CHANGES: Final[Schema] = record(
+    {"added": rows(TEXT), "changed": rows(TEXT), "removed": rows(TEXT), "more": COUNT},
+    optional=("added", "changed", "removed", "more"),
+    title="TableChanges",
+)
+_ENTRY: Final = {
+    "id": whole(1, MAX_ID),
+    "at": TIME,
+    "actor": TEXT,
+    "address": TEXT,
+    "sha256": SHA256,
+    "bytes": COUNT,
+    "keys": COUNT,
+    "upstreams": COUNT,
+    "routes": COUNT,
+    "changes": record(
+        {"keys": _CHANGES, "upstreams": _CHANGES, "routes": _CHANGES, "retention": FLAG},
+        optional=("keys", "upstreams", "routes", "retention"),
+        title="ConfigChanges",
+    ),
+}
+HISTORY: Final[Schema] = record(
+    {"entries": rows(record(_ENTRY, title="HistoryEntry"))}, title="ConfigHistory"
+)
+HISTORY_TEXT: Final[Schema] = record({**_ENTRY, "text": or_null(TEXT)}, title="HistoryText")
+
+
 class ConfigApi:
     """The endpoints of the config."""
 
-    def __init__(self, config_file: ConfigFile) -> None:
+    def __init__(self, config_file: ConfigFile, history: ConfigHistory) -> None:
         self._config_file = config_file
+        self._history = history
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -44,6 +88,21 @@ class ConfigApi:
                 summary="Read the config file again",
                 answer=RELOADED,
                 refusals=("conflict", "storage_unavailable"),
+            ),
+            Endpoint(
+                "GET",
+                "/admin/config/history",
+                self.history,
+                summary="Show the configs that were in force, newest first",
+                answer=HISTORY,
+            ),
+            Endpoint(
+                "GET",
+                "/admin/config/history/{id}",
+                self.history_text,
+                summary="Show one config that was in force, with its text but for secrets",
+                answer=HISTORY_TEXT,
+                refusals=("not_found",),
             ),
         )
 
@@ -80,3 +139,18 @@ class ConfigApi:
         document = msgspec.json.decode(problem(error))
         document["faults"] = fault_rows(faults)
         return Answer(encode(document), b"application/problem+json", error.kind.status)
+
+    async def history(self, call: Call) -> Answer:
+        """Answer the configs that were in force, without their texts."""
+        return Answer(encode({"entries": [_row(entry) for entry in self._history.entries()]}))
+
+    async def history_text(self, call: Call) -> Answer:
+        """Answer one of them with its text, null where that is not kept any more."""
+        for entry in self._history.entries():
+            if call.name == str(entry.id):
+                return Answer(encode({**_row(entry), "text": entry.text}))
+        raise GatewayError("not_found", "the history has no config of this number (any more)")
+
+
+def _row(entry: HistoryEntry) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "text"}

@@ -24,6 +24,8 @@ from omnigate.control.audit import AuditLog
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_history import ConfigHistory
+from omnigate.control.config_record import ConfigRecord
 from omnigate.control.guard import Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
@@ -42,6 +44,7 @@ from omnigate.money import Price
 #: The writer threads of a generation. No poll of a data plane waits for the disk, so snapshots are
 #: encoded by one of their own.
 AUDIT_WRITER: Final = "omnigate-audit"
+HISTORY_WRITER: Final = "omnigate-history"
 LEDGER_WRITER: Final = "omnigate-ledger"
 KEYS_WRITER: Final = "omnigate-keys"
 SNAPSHOTS_WRITER: Final = "omnigate-snapshots"
@@ -58,6 +61,7 @@ class Lasting:
     :ivar admin_keys_path: ``admin_keys.json``.
     :ivar audit_path: the active file of the audit log.
     :ivar audit_max_bytes: how long that may become.
+    :ivar history_path: ``config_history.json``.
     :ivar wall: seconds since 1970.
     :ivar steady: seconds that nobody sets.
     :ivar make_writer: makes a writer thread of that name; given what to call if it is lost.
@@ -70,6 +74,7 @@ class Lasting:
     admin_keys_path: str
     audit_path: str
     audit_max_bytes: int
+    history_path: str
     config_file: ConfigFile
     credentials: Credentials
     metrics: ControlMetrics
@@ -95,6 +100,7 @@ class Generation:
 
     lasting: Lasting
     audit: AuditLog
+    history: ConfigHistory
     keys: KeyStore
     admin_keys: AdminKeyStore
     book: KeyBook
@@ -128,8 +134,9 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     def writer(name: str) -> IWriter:
         return lasting.make_writer(name, partial(crashed, f"the writer {name}"))
 
-    audit_writer, ledger_writer, keys_writer, snapshots_writer = writers = (
+    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer = writers = (
         writer(AUDIT_WRITER),
+        writer(HISTORY_WRITER),
         writer(LEDGER_WRITER),
         writer(KEYS_WRITER),
         writer(SNAPSHOTS_WRITER),
@@ -146,6 +153,12 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.audit_max_bytes,
         partial(crashed, "audit"),
+    )
+    history = ConfigHistory(
+        lasting.history_path,
+        history_writer,
+        lasting.now_ms,
+        partial(crashed, "config history"),
     )
     keys = KeyStore(lasting.keys_path, keys_writer, lasting.now_ms, crashed=crashed)
     admin_keys = AdminKeyStore(
@@ -175,6 +188,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         ledger,
         config_file,
         audit,
+        history,
         lasting.reports,
         admin_keys,
         lasting.now_ms,
@@ -190,13 +204,14 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     return Generation(
         lasting,
         audit,
+        history,
         keys,
         admin_keys,
         book,
         ledger,
         watch,
         snapshots,
-        stores=(audit, keys, admin_keys, ledger),
+        stores=(audit, history, keys, admin_keys, ledger),
         writers=writers,
         endpoints=(
             *InternalApi(
@@ -227,7 +242,7 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
         partial(make_generation, lasting),
         lasting.clock,
         (
-            *Health(unready).endpoints(),
+            *Health(unready, lambda: bool(lasting.config_file.faults)).endpoints(),
             *MetricsApi(metrics, lasting.metrics_writer).endpoints(),
             *openapi.endpoints(),
         ),
@@ -236,3 +251,17 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
     guard.make_first()
     openapi.describe(guard.endpoints)
     return guard
+
+
+def record_config(lasting: Lasting, guard: Guard[Generation]) -> ConfigRecord:
+    """Have each reading of the config file written down by the stores of the moment."""
+
+    def audit() -> AuditLog | None:
+        return None if guard.current is None else guard.current.audit
+
+    def history() -> ConfigHistory | None:
+        return None if guard.current is None else guard.current.history
+
+    record = ConfigRecord(audit, history)
+    lasting.config_file.witness = record
+    return record

@@ -284,6 +284,11 @@ class ControlMetrics:
             lambda: config_file.failures,
         )
         self.watch(
+            "omnigate_config_faults",
+            "Faults of the config file as it is now; the last good one is in force.",
+            lambda: len(config_file.faults),
+        )
+        self.watch(
             "omnigate_reactor_lag_seconds",
             "The longest that the reactor was held in the last minute.",
             lag.worst_seconds,

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 import omnigate
 from omnigate import systemd_notify
 from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
+from omnigate.control.config_record import ConfigRecord
 from omnigate.control.generation import Generation
 from omnigate.control.guard import Guard
 from omnigate.control.metrics import ControlMetrics
@@ -41,6 +42,7 @@ class ControlParts:
     factory: Factory
     guard: Guard[Generation]
     config_file: ConfigFile
+    record: ConfigRecord
     metrics: ControlMetrics
     lag: ReactorLag
     writers: tuple[IWriter, ...]
@@ -120,8 +122,15 @@ class ControlService(DaemonService):
             )
             self.notify(f"{systemd_notify.READY}\nSTATUS=ready: {self._counts(generation)}")
             self.start_watchdog()
+            self._record_start()
         self._was_ready = True
         self._parts.stays()
+
+    def _record_start(self) -> None:
+        """Write down what config the plane begins with."""
+        reading = self._parts.config_file.reading
+        if reading is not None:
+            Deferred.fromCoroutine(self._parts.record.started(reading))
 
     def _stores_down(self, words: str) -> None:
         """Tell that the stores are restarted; everything else goes on."""

@@ -6,12 +6,20 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
-from omnigate.control.generation import AUDIT_WRITER, Generation, Lasting, guard_stores
+from omnigate.control.generation import (
+    AUDIT_WRITER,
+    HISTORY_WRITER,
+    Generation,
+    Lasting,
+    guard_stores,
+    record_config,
+)
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.openapi import document
 from omnigate.control.reports import Reports
@@ -104,6 +112,7 @@ class Plane:
             admin_keys_path=os.path.join(folder, "admin_keys.json"),
             audit_path=os.path.join(folder, "audit.jsonl"),
             audit_max_bytes=1_000_000,
+            history_path=os.path.join(folder, "config_history.json"),
             config_file=self.config_file,
             credentials=credentials,
             metrics=self.metrics,
@@ -116,6 +125,7 @@ class Plane:
             pause=self.pause,
         )
         self.guard = guard_stores(self.lasting)
+        self.record = record_config(self.lasting, self.guard)
         generation = self.guard.latest
         assert generation is not None
         self.take(generation)
@@ -131,8 +141,8 @@ class Plane:
             self.open_ledger()
 
     def make_writer(self, name: str, lost: Callable[[Failure], None]) -> SynchronousWriter:
-        """Make a writer: one for the audit log, and one for all other stores of a generation."""
-        if name == AUDIT_WRITER:
+        """Make a writer: of its own for audit log and history, one for all other stores."""
+        if name in (AUDIT_WRITER, HISTORY_WRITER):
             return SynchronousWriter()
         if self.writer.stopping:
             self.writer = SynchronousWriter()
@@ -161,6 +171,11 @@ class Plane:
         if not self.ledger.ready:
             raise AssertionError("the ledger was not loaded")
         self.snapshots.begin()
+
+    def record_start(self) -> None:
+        """Write down the config of the start, as the service does it."""
+        assert self.config_file.reading is not None
+        Deferred.fromCoroutine(self.record.started(self.config_file.reading))
 
     def close(self) -> None:
         """Close the files, so that another plane may have the folder."""

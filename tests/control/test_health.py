@@ -7,9 +7,11 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
+from omnigate.control.config_file import SIGNAL, Cause
+from omnigate.control.health import REFUSED
 from omnigate.ledger.trouble import FULL
 from omnigate.testing.disk import FaultyDisk
-from tests.control.plane import Plane, event
+from tests.control.plane import CONFIG, Plane, event
 
 
 class ProbeTests(SynchronousTestCase):
@@ -32,6 +34,20 @@ class ProbeTests(SynchronousTestCase):
         self.assertEqual(plane.talk.ask("GET", "/readyz").status, 200)
         plane.guard.stop()
         self.assertEqual(plane.talk.ask("HEAD", "/readyz").status, 503)
+
+    def test_refused_config(self) -> None:
+        """A file that was refused is told in fixed words, and the plane is ready all the same."""
+        plane = Plane(self.mktemp())
+        plane.write_config("[[keys]]\nnmae = 1\n")
+        plane.config_file.reload(Cause(SIGNAL))
+        reply = plane.admin("GET", "/readyz")
+        self.assertEqual(
+            (reply.status, reply.json()), (200, {"status": "ready", "config": REFUSED})
+        )
+        self.assertIn(b"omnigate_config_faults 3.0\n", plane.scrape())
+        plane.write_config(CONFIG)
+        plane.config_file.reload(Cause(SIGNAL))
+        self.assertEqual(plane.admin("GET", "/readyz").json(), {"status": "ready"})
 
     def test_in_trouble(self) -> None:
         """A disk that takes no batch is told, in fixed words, and the plane lives on."""

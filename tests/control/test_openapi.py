@@ -110,6 +110,7 @@ class AnswerTests(SynchronousTestCase):
     def test_every_operation_answers_as_described(self) -> None:
         """Each is asked so that it succeeds, in the order of a day's work."""
         plane = Plane(self.mktemp())
+        plane.record_start()
         batch = [event(id="1"), event(id="2", upstream=None, target_model=None, status=502)]
         plane.internal("POST", "/internal/usage/batch", json.dumps({"events": batch}).encode())
         report = {"refusals": [{"key": "app", "code": "rate_limit_exceeded", "count": 2}]}
@@ -141,6 +142,8 @@ class AnswerTests(SynchronousTestCase):
         yield "GET", "/admin/audit?limit=1", None
         yield "GET", "/admin/config", None
         yield "POST", "/admin/reload", None
+        yield "GET", "/admin/config/history", None
+        yield "GET", "/admin/config/history/1", None
         yield "POST", "/admin/admin-keys", b'{"name":"ops","scope":"full"}'
         yield "PATCH", "/admin/admin-keys/ops", b'{"scope":"read_only"}'
         yield "GET", "/admin/admin-keys/ops", None

@@ -152,4 +152,18 @@ class WatchTests(SynchronousTestCase):
         self.assertEqual(self.gateway.event(answer.id)["output_tokens"], 400)
         ids = [event["id"] for event in self.gateway.ledger()]
         self.assertEqual(len(ids), len(set(ids)))
+        self.check_record()
         shutil.rmtree(self.gateway.folder / "one")
+
+    def check_record(self) -> None:
+        """Everything is written down: each config once, each refusal once, by the file itself."""
+        lines = self.gateway.admin().call("GET", "/admin/audit")["entries"][::-1]
+        told = [(line["action"], line["actor"], line["outcome"]) for line in lines]
+        good, bad = self.counted("reloads") - 1, self.counted("reload_failures")
+        self.assertEqual(told[0], ("config.install", "start", "done"))
+        self.assertEqual(told.count(("config.install", "file", "done")), good)
+        self.assertEqual(told.count(("config.reload", "file", "failed")), bad)
+        self.assertEqual(len(told), 1 + good + bad)
+        history = self.gateway.admin().call("GET", "/admin/config/history")["entries"]
+        self.assertEqual(len(history), good + 1)
+        self.assertEqual(history[0]["changes"]["routes"]["added"], [self.model])

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_reading import Reading
-from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores
+from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores, record_config
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.service import ControlParts, ControlService
@@ -84,6 +84,7 @@ class ControlSide(Side):
             admin_keys_path=f"{CONTROL_FOLDER}/admin_keys.json",
             audit_path=f"{CONTROL_FOLDER}/audit.jsonl",
             audit_max_bytes=1024 * 1024,
+            history_path=f"{CONTROL_FOLDER}/config_history.json",
             config_file=self.config_file,
             credentials=credentials,
             metrics=metrics,
@@ -109,6 +110,7 @@ class ControlSide(Side):
             factory=self.factory,
             guard=self.guard,
             config_file=self.config_file,
+            record=record_config(lasting, self.guard),
             metrics=metrics,
             lag=ReactorLag(clock),
             writers=(),
