@@ -22,6 +22,7 @@ _NAMED = {
     "'": "\\(aq",
 }
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(([^)\s]+)\)")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE_INDENT = 4
 
 
@@ -108,7 +109,7 @@ def markdown(text: str) -> list[str]:
     :raises MarkdownError: there is something else.
     """
     out: list[str] = []
-    for block in _blocks(text):
+    for block in _blocks(_COMMENT.sub("", text)):
         if block.startswith("#"):
             out += [f".SS {inline(block.lstrip('# '))}"]
         elif block.startswith("|"):

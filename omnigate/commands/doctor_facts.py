@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import math
 import os
 import shutil
 import socket
@@ -259,7 +260,9 @@ def samples(answer: Answer) -> dict[str, float] | None:
         if line.startswith("omnigate_"):
             name, _, value = line.rpartition(" ")
             with contextlib.suppress(ValueError):
-                found[name] = float(value)
+                number = float(value)
+                if math.isfinite(number):
+                    found[name] = number
     return found
 
 

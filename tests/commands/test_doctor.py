@@ -8,6 +8,8 @@ import os
 from typing import Any
 
 import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
@@ -45,6 +47,38 @@ WELL = Facts(
     now=1000.0,
 )
 DOWN = Answer(error="Connection refused")
+
+
+ANSWERS = st.builds(
+    Answer,
+    st.sampled_from((0, 200, 204, 302, 401, 403, 404, 429, 500, 503)),
+    st.sampled_from(("", "[]", '{"status":"ok"}', '{"reason":1}', '{"detail":"x"}')) | st.text(),
+    st.none() | st.text(min_size=1),
+    st.none() | st.floats(-1e9, 1e9),
+)
+SAMPLES = st.dictionaries(
+    st.sampled_from([*CONTROL, *DATA, VERSION.replace("0.1.0", "0.2.0")]),
+    st.floats(-1e12, 1e12),
+)
+ANY: dict[str, Any] = {
+    "control_live": ANSWERS,
+    "control_ready": ANSWERS,
+    "data_live": ANSWERS,
+    "data_ready": ANSWERS,
+    "admin": st.none() | ANSWERS,
+    "admin_fault": st.none() | st.text(min_size=1),
+    "internal": st.none() | ANSWERS,
+    "internal_fault": st.none() | st.text(min_size=1),
+    "tokens_differ": st.booleans(),
+    "control_metrics": st.none() | SAMPLES,
+    "data_metrics": st.none() | SAMPLES,
+    "metrics_url": st.none() | st.just("http://127.0.0.1:9464"),
+    "data_settings": st.booleans(),
+    "config": st.none()
+    | st.sampled_from((WELL.config, Config("f", True), Config("f", False, ("x",)))),
+    "disks": st.sampled_from((WELL.disks, (), (Disk("data", "/d", False),))),
+    "now": st.floats(0, 1e12),
+}
 
 
 class CheckTests(SynchronousTestCase):
@@ -176,6 +210,17 @@ class CheckTests(SynchronousTestCase):
         self.judged("providers", "warning", "(timed out)", config=away)
         self.judged("settings", "fault", "a.env", folder_faults=("a.env: Permission denied",))
 
+    @given(st.builds(Facts, **ANY))
+    @settings(max_examples=200, deadline=None)
+    def test_any_facts(self, facts: Facts) -> None:
+        """Whatever was found is judged, and whatever is no good has a remedy."""
+        findings = examine(facts)
+        self.assertLessEqual({"control plane", "data plane"}, {f.check for f in findings})
+        for finding in findings:
+            self.assertTrue(finding.text)
+            if finding.state in ("fault", "warning"):
+                self.assertTrue(finding.remedy, finding)
+
 
 class DoctorTests(AdminServerTestCase):
     """omnigate doctor, beside a server that stands for the control plane."""
@@ -212,7 +257,8 @@ class DoctorTests(AdminServerTestCase):
 
     def test_samples(self) -> None:
         """A scrape is read by name and labels; what is no scrape is none."""
-        text = f"# TYPE omnigate_x gauge\n{VERSION} 1.0\nomnigate_x 2e3\nother 1\nomnigate_y z\n"
+        text = f"# TYPE omnigate_x gauge\n{VERSION} 1.0\nomnigate_x 2e3\nother 1\n"
+        text += "omnigate_y z\nomnigate_z NaN\n"
         self.assertEqual(samples(Answer(200, text)), {VERSION: 1.0, "omnigate_x": 2000.0})
         self.assertIsNone(samples(Answer(404, text)))
         self.assertIsNone(samples(DOWN))

@@ -20,6 +20,9 @@ Of one paragraph.
 | `a`, `b` | | what it is | here |
 | `c` | `x\\|y` | it. | |
 
+<!-- told to
+nobody -->
+
 * one
   goes on
 * two
