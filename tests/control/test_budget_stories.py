@@ -93,6 +93,7 @@ class Story:
         self.spent: list[tuple[str, int, int]] = []
         self.files = {name: (f"{place:064x}", self.budgets()) for place, name in enumerate("abc")}
         self.managed: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.rotated: set[str] = set()
         self.plane = Plane(folder, self.config(), open_ledger=False)
         self.plane.clock.rightNow += day.timestamp() - START
         self.plane.clock.rightNow += self.random.randrange(-3 * 86_400, 86_400)
@@ -150,7 +151,7 @@ class Story:
         assert answer["config_version"] in ("", self.poll()), answer
 
     def change(self) -> None:
-        """A managed key is made, changed or deleted; one name may be many keys, in turn."""
+        """A managed key is made, changed, rotated or deleted; one name may be many, in turn."""
         name, budgets = self.random.choice(["x", "y"]), self.budgets()
         if name not in self.managed:
             body = json.dumps({"name": name, **budgets}).encode()
@@ -159,6 +160,15 @@ class Story:
         elif self.random.random() < 0.3:
             assert self.plane.admin("DELETE", f"/admin/keys/{name}").status == 200
             del self.managed[name]
+            self.rotated.discard(name)
+        elif self.random.random() < 0.3:
+            body = json.dumps({"grace_s": self.random.choice([0, 3_600])}).encode()
+            answer = self.plane.admin("POST", f"/admin/keys/{name}/rotate", body)
+            # Nine secrets of a key cannot work at once.
+            assert answer.status == 200 or answer.json()["code"] == "conflict", answer
+            if answer.status == 200:
+                assert answer.json()["key_sha256"] == self.managed[name][0]
+                self.rotated.add(name)
         else:
             members = ("budget_usd", "soft_budget_usd", "budget_period", "budget_timezone")
             body = json.dumps({member: budgets.get(member) for member in members}).encode()
@@ -213,8 +223,10 @@ class Story:
         """Hold what a data plane gets against the sums; the version of it."""
         reply = self.plane.internal("GET", "/internal/config")
         snapshot = decode_snapshot(reply.body)
-        # Of a file key and a managed key with one secret, the file key counts.
+        # Of a file key and a managed key with one secret the file key counts, unless the managed
+        # key was rotated and has others.
         keys = dict(self.managed.values()) | dict(self.files.values())
+        keys |= dict(self.managed[name] for name in self.rotated)
         found = {key.sha256: key.blocked for key in snapshot.keys}
         assert found == {key: self.is_over(key, keys[key], "budget_usd") for key in keys}, found
         soft = {key for key in keys if self.is_over(key, keys[key], "soft_budget_usd")}
