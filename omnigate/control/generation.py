@@ -33,6 +33,7 @@ from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi
+from omnigate.control.own_usage import OwnUsage
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
@@ -217,6 +218,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *InternalApi(
                 snapshots, ledger, lasting.reports, metrics, lasting.wall, lasting.pause
             ).endpoints(),
+            *OwnUsage(book, watch).endpoints(),
             *admin.endpoints(),
         ),
     )

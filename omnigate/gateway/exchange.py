@@ -106,8 +106,7 @@ class Exchange:
         try:
             endpoint = ENDPOINTS.get(self.target.path)
             if endpoint is None or self.head.method != b"POST":
-                reads.answer(self)
-                return False
+                return reads.answer(self)
             self.endpoint = endpoint
             self._admit(endpoint)
         except GatewayError as error:
@@ -118,6 +117,9 @@ class Exchange:
     def body_piece(self, data: bytes, last: bool) -> None:
         """Take in the body; when it is complete, find the route and go."""
         try:
+            if self.endpoint is None:
+                reads.ask(self)
+                return
             if last and self._arriving is None:
                 self.body = data
                 self.scan = scan_body(data)

@@ -12,7 +12,7 @@ import msgspec
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
-from omnigate.gateway import settle
+from omnigate.gateway import own_usage, settle
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.key_rules import MODELS as MODEL_LIST
 from omnigate.text import quoted
@@ -34,9 +34,11 @@ _KNOWN_METHODS = frozenset(
 )
 
 
-def answer(exchange: Exchange) -> None:
+def answer(exchange: Exchange) -> bool:
     """Answer a request that is for none of the endpoints that start work.
 
+    :returns: whether the answer takes a while: :func:`ask` is then to be called once the request
+        is complete.
     :raises GatewayError: for whatever cannot be answered.
     """
     path = exchange.target.path
@@ -46,7 +48,7 @@ def answer(exchange: Exchange) -> None:
         if not reading:
             raise _wrong_method(method, "GET, HEAD")
         _probe(exchange, path)
-        return
+        return False
     if path == _HELLO and method == b"HEAD":
         raise GatewayError("not_found", "there is nothing here")
     if path == "/v1/responses" and reading and _wants_upgrade(exchange):
@@ -60,6 +62,12 @@ def answer(exchange: Exchange) -> None:
     key = exchange.authenticate()
     if path in ENDPOINTS:
         raise _wrong_method(method, "POST")
+    if path == own_usage.PATH:
+        if not reading:
+            raise _wrong_method(method, "GET, HEAD")
+        if exchange.head.content_length:
+            raise GatewayError("invalid_request", "this path takes no body")
+        return True
     if path == MODELS or exchange.target.model_id is not None:
         if not reading:
             raise _wrong_method(method, "GET, HEAD")
@@ -81,8 +89,19 @@ def answer(exchange: Exchange) -> None:
         exchange.will_send(body)
         settle.read(exchange, 200)
         exchange.answer(200, body)
-        return
+        return False
     raise GatewayError("not_found", "there is no such endpoint; see /v1/models for a start")
+
+
+def ask(exchange: Exchange) -> None:
+    """Ask the control plane, where the answer is not here.
+
+    :raises GatewayError: that cannot be done now.
+    """
+    asked = exchange.plane.own_usage
+    if asked is None:
+        raise GatewayError("not_found", "there is no control plane to ask here")
+    asked.ask(exchange)
 
 
 def _wants_upgrade(exchange: Exchange) -> bool:

@@ -170,12 +170,15 @@ def refusal(exchange: Exchange, code: str, status: int) -> None:
     _log_unbilled(exchange, status, code)
 
 
-def read(exchange: Exchange, status: int) -> None:
-    """End an exchange that starts no work: it is logged, and owes nothing else."""
+def read(exchange: Exchange, status: int, endpoint: str = "models") -> None:
+    """End an exchange that starts no work: it is logged, and owes nothing else.
+
+    :param endpoint: what metrics call that which was read.
+    """
     if not exchange.end():
         return
     plane = exchange.plane
-    plane.books.tally.plain(NONE, "models", status, "answered")
+    plane.books.tally.plain(NONE, endpoint, status, "answered")
     _log_unbilled(exchange, status, "")
 
 
