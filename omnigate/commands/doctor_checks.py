@@ -24,6 +24,7 @@ CHECKS: Final[tuple[Callable[[Facts], Found], ...]] = (
     planes.clocks,
     supplies.disks,
     supplies.spool,
+    supplies.certificate,
     supplies.credentials,
     supplies.hosts,
     planes.data_metrics,

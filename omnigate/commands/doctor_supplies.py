@@ -17,7 +17,11 @@ TOO_MANY_EVENTS: Final = 50_000
 LITTLE_ROOM_BYTES: Final = 1024**3
 NO_ROOM_BYTES: Final = 256 * 1024**2
 
+#: Who renews certificates by themselves do so with 30 days left.
+CERTIFICATE_DAYS: Final = 14
+
 _MIB: Final = 1024**2
+_DAY_SECONDS: Final = 86_400
 
 
 def ledger(facts: Facts) -> Found:
@@ -86,6 +90,31 @@ def spool(facts: Facts) -> Found:
             "fault" if waiting >= TOO_MANY_EVENTS else "warning",
             f"{waiting:,} events wait to be sent; from 100,000 on new ones are dropped",
             "see whether the control plane is up and its disk takes writes",
+        )
+
+
+def certificate(facts: Facts) -> Found:
+    """For how long the certificate of the public port is valid, where it has one."""
+    until = (facts.data_metrics or {}).get("omnigate_data_certificate_expiry_timestamp_seconds", 0)
+    if until <= 0:
+        return
+    days = (until - facts.now) / _DAY_SECONDS
+    if days > CERTIFICATE_DAYS:
+        yield Finding("certificate", "ok", f"the public port's is valid for {days:.0f} days")
+    elif days > 0:
+        yield Finding(
+            "certificate",
+            "warning",
+            f"the public port's is valid for {days:.0f} more days",
+            "renew it; new files are taken within a minute",
+        )
+    else:
+        yield Finding(
+            "certificate",
+            "fault",
+            "the public port's has expired",
+            "renew it; new files are taken within a minute, and the log says why where they are "
+            "not",
         )
 
 

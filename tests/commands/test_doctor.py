@@ -24,7 +24,7 @@ VERSION = 'omnigate_build_info{platform="x",version="0.1.0",python="3"}'
 CONTROL = {VERSION: 1.0, "omnigate_ledger_ready": 1.0, "omnigate_ledger_trouble": 0.0}
 DATA = {
     VERSION: 1.0,
-    "omnigate_data_config_last_poll_timestamp_seconds": 999.0,
+    "omnigate_data_config_last_poll_timestamp_seconds": 99_999_999.0,
     "omnigate_spool_events": 3.0,
     "omnigate_spool_dropped_total": 0.0,
     "omnigate_data_missing_credentials": 0.0,
@@ -44,7 +44,7 @@ WELL = Facts(
     data_settings=True,
     config=Config("/etc/omnigate/omnigate.toml", True, (), 3, (UPSTREAM,)),
     disks=(Disk("control", "/c", True, 2**40, 2**41), Disk("data", "/d", True, 2**40, 2**41)),
-    now=1000.0,
+    now=100_000_000.0,
 )
 DOWN = Answer(error="Connection refused")
 
@@ -149,7 +149,8 @@ class CheckTests(SynchronousTestCase):
         )
         self.judged("config", "warning", "no routes", config=Config("f.toml", True))
         polled = "omnigate_data_config_last_poll_timestamp_seconds"
-        self.judged("config in force", "fault", "600 s ago", data_metrics={**DATA, polled: 400.2})
+        told = {**DATA, polled: WELL.now - 600}
+        self.judged("config in force", "fault", "600 s ago", data_metrics=told)
         self.judged("config in force", "fault", "never", data_metrics={**DATA, polled: 0.0})
         # By the clock of the data plane, whatever ours says.
         self.judged(
@@ -185,6 +186,14 @@ class CheckTests(SynchronousTestCase):
         for name, value in (("trouble", 1.0), ("ready", 0.0)):
             told = {**CONTROL, f"omnigate_ledger_{name}": value}
             self.judged("ledger", "fault", "", control_metrics=told)
+
+    def test_certificate(self) -> None:
+        """Valid for long, for days, or no more; a port without one is no finding."""
+        name, day = "omnigate_data_certificate_expiry_timestamp_seconds", 86_400
+        for days, state in ((60, "ok"), (13, "warning"), (0, "fault"), (-1, "fault")):
+            told = {**DATA, name: WELL.now + days * day}
+            self.judged("certificate", state, "the public port's", data_metrics=told, now=WELL.now)
+        self.assertEqual(self.found("certificate", data_metrics={**DATA, name: 0.0}), [])
 
     def test_credentials(self) -> None:
         """Missing in the environment, refused by the provider, told by the data plane."""
