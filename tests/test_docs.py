@@ -34,7 +34,7 @@ from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import FREE_PREFIX
 from omnigate.settings_table import LATER_SETTINGS, SETTINGS
 from omnigate.testing.writer import SynchronousWriter
-from tests.gateway.scraping import figures_of, metrics_of
+from tests.gateway.scraping import Figures, Parts, figures_of, metrics_of
 from tests.planes.memory import MemoryDataPlane
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -200,7 +200,8 @@ class OperationsTests(SynchronousTestCase):
         ledger = Ledger("nowhere", Clock(), SynchronousWriter(), lambda event: None)
         config_file = ConfigFile("nowhere", Clock(), lambda name: None)
         reports = Reports(0)
-        figures = figures_of(MemoryDataPlane()).gauges()
+        memory = MemoryDataPlane()
+        figures = figures_of(memory, Parts(memory.plane, certificate=Figures())).gauges()
         reports.report_figures(figures, 0.0)
         metrics.watch_plane(config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         metrics.watch_ledger(ledger)

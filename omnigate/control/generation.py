@@ -26,6 +26,7 @@ from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.config_record import ConfigRecord
+from omnigate.control.counters_api import CountersApi
 from omnigate.control.guard import Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
@@ -215,9 +216,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         stores=(audit, history, keys, admin_keys, ledger),
         writers=writers,
         endpoints=(
-            *InternalApi(
-                snapshots, ledger, lasting.reports, metrics, lasting.wall, lasting.pause
-            ).endpoints(),
+            *InternalApi(snapshots, ledger).endpoints(),
             *OwnUsage(book, watch).endpoints(),
             *admin.endpoints(),
         ),
@@ -232,7 +231,8 @@ def price_of(config: Config, event: UsageEvent) -> Price | None:
 def guard_stores(lasting: Lasting) -> Guard[Generation]:
     """Return the guard over the stores, its first generation made and not opened.
 
-    What needs no store stands beside them: probes, metrics, the description of the API.
+    What needs no store stands beside them: probes, metrics, what data planes count, the description
+    of the API.
     """
     metrics, openapi = lasting.metrics, OpenApi()
 
@@ -246,6 +246,7 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
         (
             *Health(unready, lambda: bool(lasting.config_file.faults)).endpoints(),
             *MetricsApi(metrics, lasting.metrics_writer).endpoints(),
+            *CountersApi(lasting.reports, metrics, lasting.wall, lasting.pause).endpoints(),
             *openapi.endpoints(),
         ),
     )

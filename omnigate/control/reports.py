@@ -49,6 +49,8 @@ FIGURES_SECONDS: Final = 120.0
 
 #: Figures of which the largest tells something, and the sum does not; all others are added up.
 _LARGEST: Final = frozenset({"missing_credentials", "reactor_lag_seconds"})
+#: Figures of which the smallest does.
+_SMALLEST: Final = frozenset({"certificate_expiry_timestamp_seconds"})
 
 _FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
@@ -153,7 +155,8 @@ class Reports:
     def figures(self, now: float) -> Mapping[str, float]:
         """Return what the processes that reported lately have in all.
 
-        Each figure is the sum of theirs; how long a reactor was held is the longest of them.
+        Each figure is the sum of theirs, but for those of which one tells something: the longest
+        that a reactor was held, the certificate that ends first.
         """
         found: dict[str, float] = {}
         for told in self._lately(now):
@@ -164,6 +167,8 @@ class Reports:
                         found[name] = value
                 elif name in _LARGEST:
                     found[name] = max(before, value)
+                elif name in _SMALLEST:
+                    found[name] = min(before, value)
                 else:
                     found[name] = before + value
         return found

@@ -63,9 +63,11 @@ class PlaneFigures(Figures):
 
     def gauges(self) -> Mapping[str, float]:
         """Figures as they are now, by the names that they have on the wire."""
-        spools = self._spools()
+        spools, served = self._spools(), self._parts.certificate
+        ends = {} if served is None else {"certificate_expiry_timestamp_seconds": served.expires_at}
         return {
             **self._parts.plane.figures(),
+            **ends,
             "client_connections": len(self._clients.connections),
             "spool_events": sum(spool.count for spool in spools),
             "spool_bytes": sum(spool.bytes for spool in spools),
@@ -91,6 +93,7 @@ class PlaneFigures(Figures):
         yield from self._durations()
         yield self._lookups()
         yield from self._misfortunes()
+        yield from self._certificate_failures()
 
     # -- where they stand
 
@@ -208,8 +211,12 @@ class PlaneFigures(Figures):
     def _certificate(self) -> Iterator[Part]:
         served = self._parts.certificate
         expiry = [] if served is None else [((), served.expires_at)]
-        failures = [] if served is None else [((), served.failures)]
         yield from parts_of(figures.CERTIFICATE_EXPIRY, expiry)
+        yield from self._certificate_failures()
+
+    def _certificate_failures(self) -> Iterator[Part]:
+        served = self._parts.certificate
+        failures = [] if served is None else [((), served.failures)]
         yield from parts_of(figures.CERTIFICATE_FAILURES, failures)
 
 

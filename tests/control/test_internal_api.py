@@ -323,6 +323,18 @@ class CountersTests(SynchronousTestCase):
             self.assertEqual(plane.internal("POST", "/internal/counters", body).status, 400, body)
         self.assertEqual(plane.admin("GET", "/admin/refusals").json()["refusals"], [])
 
+    def test_while_the_stores_are_down(self) -> None:
+        """Who cannot record is told how much waits all the same."""
+        plane = Plane(self.mktemp(), open_ledger=False)
+        self.assertEqual(
+            503, plane.internal("POST", "/internal/usage/batch", b'{"events":[]}').status
+        )
+        body = b'{"gauges":{"spool_events":7},"reporter":"a"}'
+        self.assertEqual(200, plane.internal("POST", "/internal/counters", body).status)
+        text = plane.scrape()
+        self.assertIn(b"omnigate_spool_events 7.0\n", text)
+        self.assertIn(b"omnigate_stores_up 0.0\n", text)
+
     def test_any_text(self) -> None:
         """A key name that is not UTF-8 or holds control bytes is made showable."""
         plane = Plane(self.mktemp())

@@ -82,7 +82,10 @@ class FigureTests(SynchronousTestCase):
     def test_summed(self) -> None:
         """Processes are added up, each as it last said; of the lags the longest is told."""
         reports = Reports(0)
-        lag = "reactor_lag_seconds"
+        lag, ends = "reactor_lag_seconds", "certificate_expiry_timestamp_seconds"
+        reports.report_figures({ends: 7.0}, 1.0, "a")
+        reports.report_figures({ends: 5.0}, 1.0, "b")
+        self.assertEqual({ends: 5.0}, reports.figures(1.0))
         reports.report_figures({"spool_events": 9.0, lag: 9.0}, 0.0, "a")
         reports.report_figures({"spool_events": 3.0, lag: 0.2}, 1.0, "b")
         reports.report_figures({"spool_events": 1.0, lag: 0.1, "x": 5.0}, 2.0, "a")

@@ -24,6 +24,7 @@ class Figures:
     failures: int = 0
     put_aside: int = 0
     polled_at: float | None = None
+    expires_at: float = 2e9
 
 
 @attrs.define

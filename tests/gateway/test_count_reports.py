@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.internal_api import MAX_COUNTERS_BYTES
+from omnigate.control.counters_api import MAX_COUNTERS_BYTES
 from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports
 from omnigate.gateway import figures
@@ -26,7 +26,8 @@ from omnigate.gateway.count_reports import (
     Figures,
 )
 from omnigate.metric_families import ROWS_AT_A_TIME, Part, parts_of
-from tests.gateway.scraping import figures_of
+from tests.gateway.scraping import Figures as Zeros
+from tests.gateway.scraping import Parts, figures_of
 from tests.gateway.test_metrics import crowd
 from tests.planes.memory import MemoryDataPlane
 
@@ -340,7 +341,8 @@ class PlaneTests(SynchronousTestCase):
         crowd(memory, 3)
         # Its first request makes an endpoint's histograms.
         memory.plane.books.tally._add_endpoint("chat").add(0.3)
-        for part in figures_of(memory).counts():
+        parts = Parts(memory.plane, certificate=Zeros())
+        for part in figures_of(memory, parts).counts():
             self.assertTrue(part.rows or part.family.kind == "histogram", part.family.name)
             for labels, _ in part.rows:
                 totals = PlaneTotals(str, str)

@@ -52,6 +52,13 @@ ALERTS: Final = (
         "The control plane runs, and its ledger is not loaded.",
     ),
     Alert(
+        "OmnigateStoresCrash",
+        "warning",
+        "increase(omnigate_store_restarts_total[10m]) > 0",
+        "0m",
+        "The control plane's stores broke and were opened anew.",
+    ),
+    Alert(
         "OmnigateLedgerTrouble",
         "critical",
         "omnigate_ledger_trouble == 1",
@@ -130,6 +137,21 @@ ALERTS: Final = (
         "increase(omnigate_config_reload_failures_total[10m]) > 0",
         "0m",
         "The config file has faults: the last good one stays in force.",
+    ),
+    Alert(
+        "OmnigateKeysExpire",
+        "warning",
+        "omnigate_keys_expiring > 0",
+        "0m",
+        "{{ $value }} gateway keys expire within seven days.",
+    ),
+    Alert(
+        "OmnigateCertificateExpires",
+        "warning",
+        "omnigate_data_certificate_expiry_timestamp_seconds - time() < 604800 or "
+        "increase(omnigate_data_tls_reload_failures_total[1h]) > 0",
+        "0m",
+        "The certificate of a data plane ends soon, or a new one could not be served.",
     ),
     Alert(
         "OmnigateSnapshotsFail",

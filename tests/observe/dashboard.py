@@ -246,7 +246,11 @@ SECTIONS: Final = (
                 SHORT,
                 (
                     *plain("omnigate_keys", legend="{{source}}"),
-                    *plain("omnigate_keys_over_budget", "omnigate_keys_over_soft_budget"),
+                    *plain(
+                        "omnigate_keys_over_budget",
+                        "omnigate_keys_over_soft_budget",
+                        "omnigate_keys_expiring",
+                    ),
                 ),
             ),
         ),
@@ -265,6 +269,8 @@ SECTIONS: Final = (
                     "omnigate_data_delivery_failures_total",
                     "omnigate_data_config_poll_failures_total",
                     "omnigate_data_access_log_dropped_total",
+                    "omnigate_data_tls_reload_failures_total",
+                    "omnigate_store_restarts_total",
                     "omnigate_ledger_invalid_events_total",
                     "omnigate_ledger_unpriced_events_total",
                     "omnigate_ledger_failed_writes_total",
@@ -293,7 +299,7 @@ SECTIONS: Final = (
             Panel(
                 "Ready, and in trouble",
                 SHORT,
-                plain("omnigate_ledger_ready", "omnigate_ledger_trouble"),
+                plain("omnigate_stores_up", "omnigate_ledger_ready", "omnigate_ledger_trouble"),
             ),
         ),
     ),

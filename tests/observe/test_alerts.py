@@ -19,7 +19,12 @@ from tests.observe.names import metrics_in
 #: first value, and what each minute adds. Two hours of them.
 WELL: Final[dict[str, str]] = {
     "omnigate_ledger_ready": "1+0x120",
+    "omnigate_store_restarts_total": "0+0x120",
     "omnigate_ledger_trouble": "0+0x120",
+    "omnigate_keys_expiring": "0+0x120",
+    # Time begins at 0 there, and a month is 2.6 million seconds.
+    "omnigate_data_certificate_expiry_timestamp_seconds": "2600000+0x120",
+    "omnigate_data_tls_reload_failures_total": "0+0x120",
     "omnigate_audit_failed_writes_total": "0+0x120",
     "omnigate_data_processes": "2+0x120",
     "omnigate_spool_dropped_total": "0+0x120",
@@ -65,6 +70,7 @@ _LOST = "0+0x85 1+0x35"
 SCENES: Final = (
     Scene("OmnigateControlPlaneAway", dict.fromkeys(WELL, ""), of_scrape=()),
     Scene("OmnigateLedgerNotReady", {"omnigate_ledger_ready": "0+0x120"}),
+    Scene("OmnigateStoresCrash", {"omnigate_store_restarts_total": _LOST}),
     Scene("OmnigateLedgerTrouble", {"omnigate_ledger_trouble": "0+0x85 1+0x35"}),
     Scene("OmnigateAuditNotWritten", {"omnigate_audit_failed_writes_total": _LOST}),
     Scene("OmnigateNoDataPlane", {"omnigate_data_processes": "2+0x80 0+0x40"}),
@@ -83,6 +89,12 @@ SCENES: Final = (
         of_scrape=("job",),
     ),
     Scene("OmnigateConfigRefused", {"omnigate_config_reload_failures_total": _LOST}),
+    Scene("OmnigateKeysExpire", {"omnigate_keys_expiring": "3+0x120"}, value="3"),
+    Scene(
+        "OmnigateCertificateExpires",
+        {"omnigate_data_certificate_expiry_timestamp_seconds": "600000+0x120"},
+    ),
+    Scene("OmnigateCertificateExpires", {"omnigate_data_tls_reload_failures_total": _LOST}),
     Scene("OmnigateSnapshotsFail", {"omnigate_ledger_failed_snapshots_total": _LOST}),
     Scene(
         "OmnigateWrongCredentials",
