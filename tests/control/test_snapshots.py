@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable
 from decimal import Decimal
@@ -20,6 +21,7 @@ from omnigate.config.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from omnigate.control import keys
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import KeyBook, KeyStore
@@ -99,6 +101,37 @@ class SnapshotsTests(SynchronousTestCase):
         self.book.keys = None  # type: ignore[method-assign,assignment]
         self.current()
         self.assertEqual(self.spent.asked, 0)
+
+    def test_a_hash_is_one_keys(self) -> None:
+        """Whatever secrets file keys share with managed ones, data planes can take the snapshot."""
+        store = self.book.managed
+        self.patch(keys, "replace_file", lambda path, data: None)
+        made = [
+            self.successResultOf(
+                Deferred.fromCoroutine(store.create({"name": name}, lambda _: False))
+            )[0]
+            for name in ("plain", "turned", "off")
+        ]
+        changing = store.change("off", lambda key: attrs.evolve(key, disabled=True))
+        self.successResultOf(Deferred.fromCoroutine(changing))
+        hashes = {key.sha256 for key in made}
+        for _ in range(2):
+            rotating = Deferred.fromCoroutine(store.rotate("turned", 60))
+            hashes |= self.successResultOf(rotating)[0].own_hashes
+        for count in range(1, len(hashes) + 1):
+            for shared in itertools.combinations(sorted(hashes), count):
+                self.book.install([resolved(f"file-{n}", sha) for n, sha in enumerate(shared)])
+                rows = decode_snapshot(self.current().data).keys
+                opening = [
+                    secret
+                    for row in rows
+                    for secret in (
+                        [row.sha256] if row.secrets is None else [s.sha256 for s in row.secrets]
+                    )
+                ]
+                # All that opened the managed keys still does, and nothing does twice.
+                self.assertEqual(len(opening), len(set(opening)))
+                self.assertLessEqual(hashes - {made[2].sha256}, set(opening))
 
     def test_two_polls_at_once(self) -> None:
         """What has to be made is made once, and both get it."""
