@@ -123,6 +123,8 @@ MADE_KEY: Final[Schema] = record({"secret": TEXT, **_ROW}, title="MadeKey")
 KEYS: Final[Schema] = record(
     {"keys": {**rows(KEY), "maxItems": MAX_PAGE + 1}, "next": or_null(NAME)}, title="Keys"
 )
+_CHANGES: Final = ("not_found", "conflict", "storage_unavailable")
+
 DELETED: Final[Schema] = record({"name": TEXT, "deleted": FLAG}, title="Deleted")
 
 
@@ -156,6 +158,9 @@ class KeyApi:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
+        return (*self._collection(), *self._single())
+
+    def _collection(self) -> tuple[Endpoint, ...]:
         return (
             Endpoint(
                 "GET",
@@ -176,6 +181,10 @@ class KeyApi:
                 status=201,
                 refusals=("already_exists", "conflict", "storage_unavailable"),
             ),
+        )
+
+    def _single(self) -> tuple[Endpoint, ...]:
+        return (
             Endpoint(
                 "GET",
                 "/admin/keys/{name}",
@@ -192,7 +201,7 @@ class KeyApi:
                 summary="Change limits and budgets of a managed key",
                 body=KEY_CHANGE,
                 answer=KEY,
-                refusals=("not_found", "conflict", "storage_unavailable"),
+                refusals=_CHANGES,
             ),
             Endpoint(
                 "DELETE",
@@ -200,7 +209,7 @@ class KeyApi:
                 self.delete_key,
                 summary="Take a managed key away",
                 answer=DELETED,
-                refusals=("not_found", "conflict", "storage_unavailable"),
+                refusals=_CHANGES,
             ),
             Endpoint(
                 "POST",
@@ -210,7 +219,7 @@ class KeyApi:
                 summary="Give a managed key a new secret, which is shown this once",
                 body=ROTATION,
                 answer=MADE_KEY,
-                refusals=("not_found", "conflict", "storage_unavailable"),
+                refusals=_CHANGES,
             ),
         )
 
