@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import threading
@@ -17,12 +18,14 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
+from omnigate.commands import init_files
 from omnigate.commands.first_config import config_text, env_value
 from omnigate.commands.plane_environ import read_env
 from omnigate.commands.providers import PROVIDERS, AskError, find_upstreams, ollama_url
 from omnigate.config.prices import built_in_price
 from omnigate.config.schema import load_config
 from omnigate.control.key_secret import sha256_hex
+from omnigate.demo_children import free_ports
 from omnigate.settings import read_control_settings, read_data_settings
 
 OPENAI, ANTHROPIC = "sk-of-the-tests-000000", "sk-ant-of-the-tests-000"
@@ -222,6 +225,23 @@ class InitTests(SynchronousTestCase):
             "CREDENTIALS_DIRECTORY": str(self.folder / "credentials"),
         }
         self.assertEqual(read_control_settings(environ)[0].internal_token, token)
+
+    def test_ports_that_are_taken(self) -> None:
+        """It is told which, and what to write where; the files are written all the same."""
+        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
+            taken = server.getsockname()[1]
+            free, other = free_ports(2)
+            for plane in ("data", "control"):
+                name = f"OMNIGATE_{plane.upper()}_LISTEN"
+                ports = {"OMNIGATE_DATA_LISTEN": free, "OMNIGATE_CONTROL_LISTEN": other}
+                ports[name] = taken
+                self.patch(init_files, "_PORTS", ports)
+                self.patch(init_files, "_METRICS_PORT", free)
+                status, out, _ = self.run_init("--force")
+                self.assertEqual(status, 0)
+                (line,) = [line for line in out.splitlines() if "already" in line]
+                self.assertIn(f"port {taken} already: write {name}=tcp:", line)
+                self.assertIn(f"{plane}.env", line)
 
     def test_folders_that_cannot_be(self) -> None:
         """Each is told in one line with what to do, and nothing is left behind."""
