@@ -49,6 +49,10 @@ LISTEN = "OMNIGATE_CONTROL_LISTEN or --listen"
 _log = Logger(namespace="omnigate.control")
 
 
+#: The options that stand for a setting.
+OPTIONS = ("listen", "config", "state-dir", "trusted-proxies")
+
+
 class Options(DaemonOptions):
     """Options of ``twistd omnigate-control``."""
 
@@ -170,7 +174,7 @@ async def pause(reactor: IReactorTime) -> None:
 
 def _read_settings(options: Options) -> ControlSettings:
     """Read environment and options; warnings go to the log."""
-    given = {name: options[name] for name in ("listen", "config", "state-dir")}
+    given = {name: options[name] for name in OPTIONS}
     try:
         settings, warnings = read_control_settings(os.environ, given)
     except SettingsError as error:

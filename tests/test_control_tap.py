@@ -12,7 +12,7 @@ from twisted.plugin import getPlugins
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.service import ControlService
-from omnigate.control_tap import Options, makeService
+from omnigate.control_tap import OPTIONS, Options, makeService
 from tests.control.plane import CONFIG
 
 
@@ -55,6 +55,20 @@ class TapTests(SynchronousTestCase):
         """With everything in place there is a service, and not a word on standard error."""
         self.assertIsInstance(self.make(), ControlService)
         self.assertEqual(self.stderr.getvalue(), "")
+
+    def test_every_option_counts(self) -> None:
+        """An option that was given is heard, whichever it is."""
+        for name, value in (
+            ("listen", "nowhere:1"),
+            ("config", os.path.join(self.folder, "none.toml")),
+            ("state-dir", self.config),
+            ("trusted-proxies", "nobody"),
+        ):
+            with self.subTest(name):
+                self.stderr.seek(0)
+                self.stderr.truncate()
+                self.assertTrue(self.refused(f"--{name}", value))
+        self.assertEqual(list(OPTIONS), [name for name, *_ in Options.optParameters])
 
     def test_plugins(self) -> None:
         """twistd finds both daemons by their names."""
