@@ -205,6 +205,7 @@ class OperationsTests(SynchronousTestCase):
         reports.report_figures(figures, 0.0)
         metrics.watch_plane(config_file, reports, ReactorLag(Clock()), lambda: 0.0)
         metrics.watch_ledger(ledger)
+        metrics.watch_certificate(None)
         metrics.watch_stores(lambda: True, lambda: 0)
         book = KeyBook(KeyStore("nowhere", SynchronousWriter(), lambda: 0))
         metrics.watch_audit(AuditLog("nowhere", Clock(), SynchronousWriter(), lambda: 0, 1))

@@ -31,6 +31,7 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports, counted_code
+from omnigate.daemon_service import Certificate
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.metric_families import (
@@ -364,6 +365,22 @@ class ControlMetrics:
             "omnigate_audit_failed_writes_total",
             "Lines that could not be written; what they were about was not done.",
             lambda: audit.failed_writes,
+        )
+
+    def watch_certificate(self, certificate: Certificate | None) -> None:
+        """Show until when the control plane's own certificate is valid.
+
+        :param certificate: None where its port has no TLS that can be renewed.
+        """
+        self.watch(
+            "omnigate_certificate_expiry_timestamp_seconds",
+            "Until when the control plane's certificate is valid.",
+            lambda: None if certificate is None else certificate.expires_at,
+        )
+        self.watch(
+            "omnigate_tls_reload_failures_total",
+            "New certificates that the control plane could not serve; the one in force stayed.",
+            lambda: None if certificate is None else certificate.failures,
         )
 
     def watch_budgets(self, budgets: BudgetWatch) -> None:

@@ -70,6 +70,7 @@ class ControlService(DaemonService):
         listener = Listener(parts.endpoint, parts.factory, listen_fault)
         super().__init__(listener, clock, environ, ending)
         self._parts = parts
+        parts.metrics.watch_certificate(listener.certificate)
         self._was_ready = False
 
     # -- start --------------------------------------------------------------------------------

@@ -158,7 +158,13 @@ class RenewalTests(CertificateCase):
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         self.assertIn("\nomnigate_data_tls_reload_failures_total 1", text)
-        self.assertIn("\nomnigate_data_certificate_expiry_timestamp_seconds 1", text)
+        expiry = "\nomnigate_data_certificate_expiry_timestamp_seconds 1"
+        self.assertIn(expiry, text)
+        admin = self.gateway.admin()
+        wait_for(
+            "the control plane to tell of it",
+            lambda: expiry in admin.text("GET", "/metrics", accept="text/plain"),
+        )
 
     def somebody_without_tls(self, run: Daemon) -> None:
         """A client that speaks none is let go, and nobody else notices."""
@@ -232,6 +238,11 @@ class ControlTests(CertificateCase):
             "GET", "/admin/config", headers={"authorization": f"Bearer {ADMIN_TOKEN}"}
         )
         self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
+        connection.request("GET", "/metrics", headers={"authorization": f"Bearer {ADMIN_TOKEN}"})
+        text = connection.getresponse().read().decode()
+        self.assertIn("\nomnigate_certificate_expiry_timestamp_seconds 1", text)
+        self.assertIn("\nomnigate_tls_reload_failures_total 0", text)
         os.environ["SSL_CERT_FILE"] = str(self.ca_file)
         self.addCleanup(os.environ.pop, "SSL_CERT_FILE")
         url = f"https://localhost:{port}"
