@@ -11,7 +11,7 @@ from types import FrameType
 
 import attrs
 
-from bench import baseline, copies, flame, holds, quick, report, rounds, scan_bodies
+from bench import admin_queries, baseline, copies, flame, holds, quick, report, rounds, scan_bodies
 from bench.answers import WrongAnswerError
 from bench.baseline import BaselineError
 from bench.comparison import comparison
@@ -57,6 +57,7 @@ def _scan(words: list[str]) -> int:
 
 #: What else there is to measure, and what does it: each is given the words behind its name.
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "admin": admin_queries.main,
     "copies": copies.main,
     "flame": flame.main,
     "holds": holds.main,
@@ -146,7 +147,8 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         epilog="More, each with a --help of its own: 'python -m bench quick' compares exchanges in "
         "memory with what is kept, in ten seconds; 'copies' tells how often bytes are "
         "copied, 'scan' how long hostile request bodies hold the scan, 'holds' how long any one "
-        "call holds the data plane, 'ledger' what the control plane's ledger costs, 'soak' whether "
+        "call holds the data plane, 'admin' how long the admin API takes over a million events, "
+        "'ledger' what the control plane's ledger costs, 'soak' whether "
         "a bad day leaves anything behind; 'flame' draws a profile.",
     )
     parser.add_argument(

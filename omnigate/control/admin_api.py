@@ -44,7 +44,7 @@ class AdminApi:
         self._topics = (
             KeyApi(book, watch, ledger, audit, pause),
             UsageApi(book, ledger, reports, pause),
-            ConfigApi(config_file, history),
+            ConfigApi(config_file, history, pause),
             AuditApi(audit),
             AdminKeyApi(admin_keys, audit, now_ms),
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from omnigate.control.admin_json import FAULTS, encode, fault_rows, time
+from omnigate.control.config_document import config_pieces
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_history import ConfigHistory, HistoryEntry
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -67,9 +68,15 @@ HISTORY_TEXT: Final[Schema] = record({**_ENTRY, "text": or_null(TEXT)}, title="H
 class ConfigApi:
     """The endpoints of the config."""
 
-    def __init__(self, config_file: ConfigFile, history: ConfigHistory) -> None:
+    def __init__(
+        self,
+        config_file: ConfigFile,
+        history: ConfigHistory,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
         self._config_file = config_file
         self._history = history
+        self._pause = pause
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -108,19 +115,15 @@ class ConfigApi:
 
     async def config(self, call: Call) -> Answer:
         """Answer the config in force, and what is wrong with the file if it is not that."""
-        document = attrs.asdict(
-            self._config_file.config, filter=lambda attribute, _: bool(attribute.init)
+        head = encode(
+            {
+                "path": self._config_file.path,
+                "loaded_at": time(int(self._config_file.loaded_at * 1000)),
+                "faults": fault_rows(self._config_file.faults),
+            }
         )
-        return Answer(
-            encode(
-                {
-                    "path": self._config_file.path,
-                    "loaded_at": time(int(self._config_file.loaded_at * 1000)),
-                    "faults": fault_rows(self._config_file.faults),
-                    "config": document,
-                }
-            )
-        )
+        pieces = await config_pieces(self._config_file.config, self._pause)
+        return Answer(b"".join([head[:-1], b',"config":', *pieces, b"}"]))
 
     async def reload(self, call: Call) -> Answer:
         """Read the config file again; one with faults is refused with all of them."""

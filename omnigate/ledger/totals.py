@@ -18,10 +18,11 @@ is anything that a period in progress is made of.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from heapq import merge
-from itertools import islice
+from itertools import chain
 from typing import cast
 
 import attrs
@@ -88,6 +89,9 @@ OTHER = "(other)"
 #: have been.
 ROWS_AT_ONCE = 1_000
 
+#: Rows of one name whose sum takes as long as making one row of an answer.
+SUMMED_AS_ONE = 20
+
 #: Names that are sorted in one go: about 2 ms. These runs are merged row by row.
 SORTED_AT_ONCE = 5_000
 
@@ -116,7 +120,7 @@ class Sums:
         self.cost_nano += other.cost_nano
 
 
-@attrs.frozen
+@attrs.define
 class NamedSums:
     """One row of an answer: the key hash, model, upstream or day, and its sums."""
 
@@ -304,7 +308,7 @@ class Totals:
     def gather(
         self, by: str, since: str | None = None, until: str | None = None
     ) -> Generator[None, None, list[NamedSums]]:
-        """Find the same as :meth:`grouped`, one day a step, which may take 10 ms, then the rows.
+        """Find the same as :meth:`grouped`, one day a step, which takes 2 ms, then the rows.
 
         Events may be counted between two steps: of each day, those count that came before it was
         added up.
@@ -396,26 +400,49 @@ _ROWS: dict[str, Callable[[Day], Rows]] = {
 
 
 def _gather(tables: Iterable[Rows]) -> Generator[None, None, list[NamedSums]]:
-    """Add up tables, one a step; then put what comes out in order, so many rows a step."""
-    merged: Rows = {}
+    """Take the rows of tables, one a step; then put their sums in order, so many a step."""
+    gathered: defaultdict[str | None, list[Row]] = defaultdict(list)
+    alone: Rows = {}
     for rows in tables:
-        if merged:
-            for name, row in rows.items():
-                add_to(merged, name, row)
+        if not gathered and not alone:
+            # There may be no second one, and of all keys there ever were a copy is quick.
+            alone = dict(rows)
         else:
-            merged = dict(rows)
+            gathered.update((name, [row]) for name, row in alone.items())
+            alone = {}
+            for name, row in rows.items():
+                gathered[name].append(row)
         yield
-    names = [name for name in merged if name is not None]
-    runs: list[list[str]] = []
-    for start in range(0, len(names), SORTED_AT_ONCE):
-        runs.append(sorted(names[start : start + SORTED_AT_ONCE]))
-        yield
-    in_order = merge(*runs)
-    found = [NamedSums(None, Sums(*merged[None]))] if None in merged else []
-    while piece := list(islice(in_order, ROWS_AT_ONCE)):
-        found += (NamedSums(name, Sums(*merged[name])) for name in piece)
+    found: list[NamedSums] = []
+    names = yield from _in_order(alone or gathered)
+    taken = 0
+    for name in names:
+        if alone:
+            sums, rows_of_name = Sums(*alone[name]), 1
+        else:
+            several = gathered[name]
+            # Column by column: a quarter of what it takes to add them up row by row.
+            sums, rows_of_name = Sums(*map(sum, zip(*several, strict=True))), len(several)
+        found.append(NamedSums(name, sums))
+        taken += name is not None and 1 + rows_of_name // SUMMED_AS_ONE
+        if taken >= ROWS_AT_ONCE:
+            taken = 0
+            yield
+    if taken:
         yield
     return found
+
+
+def _in_order(
+    names: Mapping[str | None, object],
+) -> Generator[None, None, Iterator[str | None]]:
+    """Put names in order, so many a step; none at all comes first."""
+    known = [name for name in names if name is not None]
+    runs: list[list[str]] = []
+    for start in range(0, len(known), SORTED_AT_ONCE):
+        runs.append(sorted(known[start : start + SORTED_AT_ONCE]))
+        yield
+    return chain([None] if None in names else [], merge(*runs))
 
 
 def _day_bounds(since: str | None, until: str | None) -> tuple[int, int]:
