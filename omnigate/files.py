@@ -514,7 +514,8 @@ class WriterThread:
         :param name: what the log and the process list call it.
         :param reactor_call: the reactor's ``callFromThread``.
         :param max_pending: how many jobs may wait.
-        :param crashed: told, on the reactor's thread, if the thread itself is lost.
+        :param crashed: told, on the reactor's thread, if the thread itself is lost; no job is done
+            after that. Without it another thread goes on.
         """
         self.name = name
         self._reactor_call = reactor_call
@@ -648,17 +649,17 @@ class WriterThread:
             done.callback(result)
 
     def _lost(self, failure: Failure) -> None:
-        """The thread is lost, on the reactor's thread: nobody does what waits."""
-        self._stopping = True
+        """The thread is lost, on the reactor's thread, and with it the job in hand."""
         in_hand, self._in_hand = self._in_hand, None
         if self._crashed is None:
-            self.log.failure("the writer {name} is lost", failure, name=self.name)
+            self.log.failure("the thread of the writer {name} is lost", failure, name=self.name)
         else:
+            self._stopping = True
             self._crashed(failure)
         if in_hand is not None and not in_hand.done.called:
             self.pending -= 1
-            in_hand.done.errback(self._stopped_error())
-        if not self._abandoned:
+            in_hand.done.errback(WriterStoppedError(f"the thread of {self.name} is lost"))
+        if self._crashed is not None and not self._abandoned:
             self._drop()
         self._ended()
 
@@ -667,8 +668,8 @@ class WriterThread:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._abandoned and not self._jobs.empty():
-            # Its end had begun when the last job was given out.
+        if not self._jobs.empty():
+            # Its end came in between, or had begun when the last job was given out.
             self._start()
             return
         stopped, self._stopped = self._stopped, []

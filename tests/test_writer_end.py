@@ -101,11 +101,16 @@ class AbandonTests(SynchronousTestCase):
     def lose(self, *jobs: Callable[[], Any]) -> list[Deferred[Any]]:
         """Let the thread be lost with the first of these jobs."""
 
+        go = threading.Event()
+
         def lost(job: object, done: object) -> None:
+            go.wait(SECONDS)
             raise LossError
 
         self.patch(self.writer, "_do", lost)
-        return [self.writer.submit(job) for job in jobs]
+        submitted = [self.writer.submit(job) for job in jobs]
+        go.set()
+        return submitted
 
     def test_lost(self) -> None:
         """Whoever waits is told, and so is whoever may do something about it."""
@@ -131,12 +136,19 @@ class AbandonTests(SynchronousTestCase):
             self.assertEqual(threading.active_count(), self.before)
 
     def test_lost_without_anybody_to_tell(self) -> None:
-        """It is logged."""
+        """It is logged, and another thread does what waits and what comes."""
         self.writer = WriterThread("ledger", self.reactor.call_from_thread)
-        (done,) = self.lose(lambda: None)
-        self.reactor.step()
-        self.failureResultOf(done, WriterStoppedError)
+        lost, waiting = self.lose(lambda: None, lambda: "waiting")
+        self.patch(self.writer, "_do", WriterThread._do.__get__(self.writer))
+        self.until(lost)
+        self.failureResultOf(lost, WriterStoppedError)
         self.assertEqual(len(self.flushLoggedErrors(LossError)), 1)
+        self.until(waiting)
+        self.assertEqual(self.successResultOf(waiting), "waiting")
+        more = self.writer.submit(lambda: "more")
+        self.until(more)
+        self.until(self.writer.stop())
+        self.assertEqual(threading.active_count(), self.before)
 
 
 class SynchronousAbandonTests(SynchronousTestCase):

@@ -99,8 +99,6 @@ class Trouble:
         if now - self._logged_at < LOG_SECONDS:
             return
         self._logged_at = now
-        if not isinstance(failure.value, OSError):
-            self._log.failure("{path}: the writer failed", failure, path=self._path)
         self._log.error(
             "{path}: {cause}; {remedy}. Batches that were not recorded, and will be sent again: "
             "{batches} (failures so far: {count}).",
