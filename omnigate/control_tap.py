@@ -62,7 +62,7 @@ class Options(DaemonOptions):
         "The control plane of omnigate: config, keys, ledger, budgets and metrics, on a private "
         "port. Secrets are never options: OMNIGATE_INTERNAL_TOKEN and OMNIGATE_ADMIN_TOKEN stand "
         "in the environment, or OMNIGATE_INTERNAL_TOKEN_FILE and OMNIGATE_ADMIN_TOKEN_FILE name "
-        "files that hold them. SIGHUP reads the config file again."
+        "files that hold them. SIGHUP reads the config file and the certificate again."
     )
     examples = (
         "  twistd --nodaemon --pidfile= omnigate-control --config ./omnigate.toml --state-dir .\n"

@@ -37,7 +37,7 @@ class Options(DaemonOptions):
         "The data plane of omnigate: the public port that applications talk to. "
         "OMNIGATE_INTERNAL_TOKEN and the providers' keys stand in the environment, or in files "
         "that NAME_FILE names; they are never options. SIGHUP opens the access log again, and "
-        "has every ca_file read anew."
+        "has the certificate and every ca_file read anew."
     )
     examples = (
         "  twistd --nodaemon --pidfile= --reactor=omnigate omnigate-data --state-dir .\n"

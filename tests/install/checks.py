@@ -156,7 +156,7 @@ def started(trial: Trial) -> None:
         trial.holds(f"systemctl show -p LimitNOFILE {unit}", "65536")
         trial.holds(f"systemctl show -p WatchdogUSec {unit}", "30s")
         said = machine.call(f"systemd-analyze security --no-pager --threshold=20 {unit} | tail -1")
-        trial.shown[f"exposure of {unit}"] = said.split(":")[-1].split()[0]
+        trial.shown[f"exposure of {unit}"] = said.rpartition(f"{unit}: ")[2].split()[0]
     processes = machine.call(
         'curl --silent --fail -H "authorization: Bearer $(cat /etc/omnigate/credentials/'
         'omnigate_admin_token)" http://127.0.0.1:8081/metrics | grep ^process_ | cut -d" " -f1'

@@ -116,17 +116,11 @@ class Machine:
         target = self.inside(place)
         target.mkdir(parents=True)
         if commit:
-            archive = subprocess.run(
-                ["git", "-C", str(source), "archive", commit], stdout=subprocess.PIPE, check=True
-            )
-            _run(["tar", "-x", "-C", str(target)], archive.stdout)
+            archive = _git(source, "archive", commit)
+            _run(["tar", "-x", "-C", str(target)], archive)
             return
-        listed = subprocess.run(
-            ["git", "-C", str(source), "ls-files", "-z", "-co", "--exclude-standard"],
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        for name in filter(None, listed.stdout.decode().split("\0")):
+        listed = _git(source, "ls-files", "-z", "-co", "--exclude-standard")
+        for name in filter(None, listed.decode().split("\0")):
             if (source / name).is_file():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source / name, target / name)
@@ -249,6 +243,15 @@ class Machine:
             timeout=BLOCK_SECONDS,
             check=False,
         )
+
+
+def _git(source: Path, *arguments: str) -> bytes:
+    done = subprocess.run(
+        ["git", "-C", str(source), *arguments], stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise MachineError(f"git {arguments[0]} failed; this needs a checkout with its history")
+    return done.stdout
 
 
 def _run(command: Sequence[str], given: bytes | None = None) -> None:
