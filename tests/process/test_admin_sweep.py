@@ -34,8 +34,8 @@ from tests.process.raw import RawAnswer, answers_in, exchange, read_rest
 
 CODES = frozenset((*ERRORS, *ADMIN_ERRORS))
 
-#: Faults of heads and targets that each path is asked with, out of all; every fault is met.
-EACH = 12
+#: Faults of heads that each path is asked with, out of all; one path meets every one.
+EACH = 8
 
 SEED = 7
 
@@ -89,23 +89,23 @@ class SweepTests(SweepCase):
     """Every fault there is, at every path."""
 
     def test_bad_input(self) -> None:
-        """Seeded: each path meets some faults of heads and targets, and all of bodies."""
+        """Seeded: each path meets some faults of heads, and all of targets and bodies."""
         dice = Random(SEED)
         before = self.on_disk()
         self.assertIn("audit.jsonl", before)
         asked = 0
         for method, path, takes_body in self.paths():
-            faults = [*bad_heads(method, path), *bad_targets(method, path)]
-            chosen = dice.sample(faults, EACH)
+            chosen = dice.sample([*bad_heads(method, path)], EACH)
+            chosen += bad_targets(method, path)
             chosen += bad_bodies(method, path, dice) if takes_body else body_of_none(method, path)
             for bad in chosen:
                 self.check(method, path, bad)
                 asked += 1
-        for bad in (*bad_heads("POST", "/admin/keys"), *bad_targets("GET", "/admin/usage")):
+        for bad in bad_heads("POST", "/admin/keys"):
             self.check("GET", "/admin/keys", bad)
         self.assertEqual(self.on_disk(), before)
         self.assertEqual(self.gateway.traces(), [])
-        self.assertGreater(asked, 300)
+        self.assertGreater(asked, 1000)
 
     def check(self, method: str, path: str, bad: Bad) -> None:
         """Send one, and hold its answer to what it must be."""
