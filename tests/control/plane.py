@@ -92,6 +92,8 @@ class Plane:
     def __init__(self, folder: str, config: str = CONFIG, open_ledger: bool = True) -> None:
         os.makedirs(folder, exist_ok=True)
         self.pauses = 0
+        #: Whether stores that are opened anew wait for their writer.
+        self.slow_starts = False
         self.clock = Clock()
         self.clock.advance(START)
         self.writer = SynchronousWriter()
@@ -145,7 +147,7 @@ class Plane:
         if name in (AUDIT_WRITER, HISTORY_WRITER):
             return SynchronousWriter()
         if self.writer.stopping:
-            self.writer = SynchronousWriter()
+            self.writer = SynchronousWriter(holding=self.slow_starts)
         return self.writer
 
     def take(self, generation: Generation) -> None:
