@@ -1,5 +1,6 @@
 """TLS on the ports of both planes, with certificates that are replaced while they serve."""
 
+import contextlib
 import http.client
 import importlib
 import json
@@ -131,6 +132,7 @@ class RenewalTests(CertificateCase):
         run = self.start(
             DATA_LISTEN=f"https:{self.gateway.data_port}:interface=127.0.0.1:{self.disk.parts}",
             DATA_METRICS_LISTEN=f"tcp:{metrics_port}:interface=127.0.0.1",
+            CLIENT_TIMEOUT_MS="2000",
         )
         self.assertEqual(self.shown(self.gateway.data_port), "first")
         stream = self.begin("paced", stream=True)
@@ -142,6 +144,7 @@ class RenewalTests(CertificateCase):
         self.assertTrue(answer.body.endswith(b"data: [DONE]\n\n"))
         self.assertEqual(self.gateway.event(answer.id)["output_tokens"], 40)
         self.a_bad_pair(run, metrics_port)
+        self.handshakes_that_stop()
         self.somebody_without_tls(run)
         self.an_sdk()
 
@@ -165,6 +168,29 @@ class RenewalTests(CertificateCase):
             "the control plane to tell of it",
             lambda: expiry in admin.text("GET", "/metrics", accept="text/plain"),
         )
+
+    def handshakes_that_stop(self) -> None:
+        """Whoever says nothing, or half of a hello, is let go when the time for a request is up."""
+        hello = bytes.fromhex("160301020001000001fc0303") + bytes(64)
+        wires = []
+        for said in (b"", hello[:3], hello):
+            wire = socket.create_connection(("127.0.0.1", self.gateway.data_port), SECONDS)
+            self.addCleanup(wire.close)
+            wire.sendall(said)
+            wires.append(wire)
+        # One that has shaken hands and then says nothing.
+        wires.append(
+            self.context.wrap_socket(
+                socket.create_connection(("127.0.0.1", self.gateway.data_port), SECONDS),
+                server_hostname="localhost",
+            )
+        )
+        self.addCleanup(wires[-1].close)
+        for wire in wires:
+            # With an alert or an answer of ours before it, or without.
+            with contextlib.suppress(ConnectionResetError):
+                while wire.recv(65536):
+                    pass
 
     def somebody_without_tls(self, run: Daemon) -> None:
         """A client that speaks none is let go, and nobody else notices."""
