@@ -23,6 +23,7 @@ from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
 from omnigate.control.config_reading import FileStamp, Reading, read_config, stamp_of
 from omnigate.control.config_watch import ConfigWatch, MakeFolders
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.errors import GatewayError
 from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
 
@@ -47,8 +48,11 @@ class Cause:
 
 
 #: Told of every reading before anything comes of it: why, and what was read or what is wrong with
-#: it. What it raises as a :class:`GatewayError` keeps a new config from coming into force.
-Witness = Callable[[Cause, Reading | None, tuple[Fault, ...]], Awaitable[None]]
+#: it. What it raises as a :class:`GatewayError` keeps a new config from coming into force; what it
+#: returns is called once it has.
+Witness = Callable[
+    [Cause, Reading | None, tuple[Fault, ...]], Awaitable[Callable[[], object] | None]
+]
 
 
 async def _nobody(cause: Cause, reading: Reading | None, faults: tuple[Fault, ...]) -> None:
@@ -106,6 +110,11 @@ class ConfigFile:
         self._watch = ConfigWatch(
             path, clock, lambda: self._stamp, self._reload_changed, make_folders
         )
+
+    @property
+    def gateway_keys(self) -> tuple[GatewayKey, ...]:
+        """The keys of the config in force, as the control plane keeps all keys."""
+        return () if self.reading is None else self.reading.gateway_keys
 
     def on_change(self, listener: Listener) -> None:
         """Call ``listener`` with the new config whenever another one comes into force."""
@@ -176,12 +185,14 @@ class ConfigFile:
                 "not_ready", "the config cannot be read now", retry_after=1, detail=str(error)
             ) from None
         try:
-            await self.witness(cause, reading, ())
+            afterwards = await self.witness(cause, reading, ())
         except GatewayError as error:
             self._stamp = None  # so that it is tried again
             self._refuse([Fault(self.path, f"cannot be put in force: {error.message}")])
             raise
         self._install(reading)
+        if afterwards is not None:
+            afterwards()
         return True
 
     def _submit(self, job: Callable[[], Reading]) -> Deferred[Reading]:
@@ -192,9 +203,8 @@ class ConfigFile:
 
         :raises ConfigError: with every fault, those of the environment included.
         """
-        in_force = (self.config, self.file_keys)
         return read_config(
-            self.path, self._environ_lookup, in_force, refuse_empty=cause.actor == FILE
+            self.path, self._environ_lookup, self.reading, refuse_empty=cause.actor == FILE
         )
 
     def _reload_changed(self) -> Deferred[None]:

@@ -18,6 +18,8 @@ from omnigate.config.file_keys import ResolvedKey, resolve_file_keys
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
 from omnigate.config.structure import Fault
 from omnigate.control.config_changes import Changes, changes_between
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.keys import made_keys
 
 #: A file that was written while it was read is read again, so many times.
 MAX_READS: Final = 3
@@ -47,6 +49,7 @@ class Reading:
     """A good file.
 
     :ivar keys: the keys of the config with their hashes.
+    :ivar gateway_keys: the same, as the control plane keeps all keys.
     :ivar sha256: of the text, in hexadecimal digits.
     :ivar changes: what is different from the config that was in force.
     :ivar changed: whether anything is.
@@ -55,6 +58,7 @@ class Reading:
     text: str = attrs.field(repr=False)
     config: Config = attrs.field(repr=False)
     keys: tuple[ResolvedKey, ...] = attrs.field(repr=False)
+    gateway_keys: tuple[GatewayKey, ...] = attrs.field(repr=False)
     sha256: str
     changes: Changes
     changed: bool
@@ -63,31 +67,34 @@ class Reading:
 def read_config(
     path: str,
     environ_lookup: EnvironLookup,
-    in_force: tuple[Config, tuple[ResolvedKey, ...]],
+    before: Reading | None,
     refuse_empty: bool = False,
 ) -> Reading:
     """Read the file and compare it with the config in force.
 
+    :param before: the reading that brought that into force; None where there was none.
     :param refuse_empty: whether a file without a single table is a fault, if there are any in
         force: it is more likely one that somebody is about to write.
     :raises ConfigError: with every fault, those of the environment included.
     """
+    old, old_keys = (Config(), ()) if before is None else (before.config, before.keys)
     text = read_config_text(path)
     config = load_config(text)
-    if refuse_empty and config == Config() != in_force[0]:
+    if refuse_empty and config == Config() != old:
         message = "holds nothing; if that is meant, have it read by SIGHUP or by POST /admin/reload"
         raise ConfigError([Fault(path, message)])
     found, faults = resolve_file_keys(config, environ_lookup)
     if faults:
         raise ConfigError(faults)
     keys = tuple(found)
-    changed = (config, keys) != in_force
+    changed = (config, keys) != (old, old_keys)
     return Reading(
         text=text,
         config=config,
         keys=keys,
+        gateway_keys=made_keys(keys, () if before is None else before.gateway_keys),
         sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
-        changes=changes_between(*in_force, config, keys) if changed else Changes(),
+        changes=changes_between(old, old_keys, config, keys) if changed else Changes(),
         changed=changed,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -51,9 +52,11 @@ class ConfigRecord:
 
     async def __call__(
         self, cause: Cause, reading: Reading | None, faults: tuple[Fault, ...]
-    ) -> None:
+    ) -> Callable[[], object] | None:
         """Write down what was read, before anything comes of it.
 
+        :return: what adds a new config to the history, for when it is in force: its thread would
+            be in the way of that.
         :raises GatewayError: it could not be written down.
         """
         if reading is None:
@@ -61,9 +64,10 @@ class ConfigRecord:
             await self._write(cause, RELOAD, detail, FAILED)
         elif reading.changed:
             await self._write(cause, INSTALL, _told(reading))
-            self._keep(cause, reading)
+            return partial(self._keep, cause, reading)
         elif cause.actor != FILE:  # a file that was only touched is nobody's doing
             await self._write(cause, RELOAD, {"changed": False})
+        return None
 
     async def started(self, reading: Reading) -> None:
         """Write down the config of the start, which is in force already."""

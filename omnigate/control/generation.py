@@ -118,7 +118,7 @@ class Generation:
         config_file = self.lasting.config_file
         retention = config_file.config.retention
         self.ledger.keep(ids_days=retention.ledger_ids_days, ledger_days=retention.ledger_days)
-        self.book.install(config_file.file_keys)
+        self.book.take(config_file.gateway_keys)
 
     def tell_clashes(self) -> None:
         """Log the file keys that have the name or the secret of a managed key."""
@@ -166,7 +166,8 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     admin_keys = AdminKeyStore(
         lasting.admin_keys_path, keys_writer, lasting.now_ms, crashed=crashed
     )
-    book = KeyBook(keys, config_file.file_keys)
+    book = KeyBook(keys)
+    book.take(config_file.gateway_keys)
     retention = config_file.config.retention
     ledger = Ledger(
         lasting.ledger_path,

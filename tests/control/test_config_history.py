@@ -35,7 +35,15 @@ def reading(text: str) -> Reading:
     config = load_config(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     changes = changes_between(Config(), (), config, ())
-    return Reading(text=text, config=config, keys=(), sha256=sha256, changes=changes, changed=True)
+    return Reading(
+        text=text,
+        config=config,
+        keys=(),
+        gateway_keys=(),
+        sha256=sha256,
+        changes=changes,
+        changed=True,
+    )
 
 
 class HistoryCase(SynchronousTestCase):
