@@ -5,7 +5,6 @@ The admin token is none of them and always works, so that nobody is locked out b
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
@@ -23,8 +22,9 @@ from omnigate.control.admin_key_file import (
 )
 from omnigate.control.admin_key_members import changed, read_new
 from omnigate.control.key_secret import is_well_formed, new_secret, sha256_hex
+from omnigate.control.whole_file import replace_or_undo
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file
 
 #: A credential for each person and program of a large company.
 MAX_ADMIN_KEYS: Final = 1_000
@@ -259,7 +259,8 @@ class AdminKeyStore:
                 detail=f"{self.path}: {error}",
             ) from None
         except Exception:
-            # No disk says this, so what is in memory cannot be trusted either.
+            # No answer of a disk, or one that leaves the file in doubt: what is in memory cannot
+            # be trusted either.
             self._crashed(self.name, Failure())
             raise
         self._take_over(keys)
@@ -268,13 +269,4 @@ class AdminKeyStore:
         """Write the file, in the writer's thread."""
         if self._closed:
             raise WriterStoppedError("the file of admin keys is closed")
-        data = encode_admin_keys(rows)
-        try:
-            replace_file(self.path, data)
-        except OSError:
-            # Where only the sync of the folder was refused, the new file stands there, and a start
-            # would take it: with a secret that nobody was told, or without a key that was kept.
-            with contextlib.suppress(OSError):
-                if read_file(self.path, MAX_FILE_BYTES) == data:
-                    replace_file(self.path, encode_admin_keys(before))
-            raise
+        replace_or_undo(self.path, encode_admin_keys(rows), encode_admin_keys(before))

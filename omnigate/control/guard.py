@@ -271,7 +271,9 @@ class Guard(Generic[G]):
     ) -> None:
         if outcome in life.under_way:
             life.under_way.remove(outcome)
-            outcome.callback(result)
+            # What fails in a crash says more than it knows.
+            doubtful = life.ended and isinstance(result, Failure)
+            outcome.callback(Failure(_interrupted()) if doubtful else result)
 
     # -- the end of a generation --------------------------------------------------------------
 

@@ -10,7 +10,6 @@ can tell them apart.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
@@ -31,8 +30,9 @@ from omnigate.control.key_file import (
 )
 from omnigate.control.key_members import FIELDS, read_members
 from omnigate.control.key_secret import new_secret, sha256_hex
+from omnigate.control.whole_file import replace_or_undo
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file
 
 #: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
 #: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.
@@ -274,7 +274,8 @@ class KeyStore:
                 detail=f"{self.path}: {error}",
             ) from None
         except Exception:
-            # No disk says this, so what is in memory cannot be trusted either.
+            # No answer of a disk, or one that leaves the file in doubt: what is in memory cannot
+            # be trusted either.
             self._crashed(self.name, Failure())
             raise
         self._keys = keys
@@ -288,16 +289,7 @@ class KeyStore:
         """Write the file, in the writer's thread."""
         if self._closed:
             raise WriterStoppedError("the key file is closed")
-        data = encode_keys(rows)
-        try:
-            replace_file(self.path, data)
-        except OSError:
-            # Where only the sync of the folder was refused, the new file stands there, and a start
-            # would take it: of a rotation, with a secret that nobody was told.
-            with contextlib.suppress(OSError):
-                if read_file(self.path, MAX_FILE_BYTES) == data:
-                    replace_file(self.path, encode_keys(before))
-            raise
+        replace_or_undo(self.path, encode_keys(rows), encode_keys(before))
 
 
 def made_keys(

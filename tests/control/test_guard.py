@@ -246,6 +246,16 @@ class RequestTests(GuardCase):
         self.refused(run(found, Call("POST", "/admin/work", "", {}, b"", "r")))
         self.assertEqual(self.served_by(), b'{"generation":1}')
 
+    def test_what_fails_with_the_crash(self) -> None:
+        """Nobody is told that nothing was done by what has just crashed."""
+        self.started()
+        self.newest.work = work = Deferred[None]()
+        asked = self.ask()
+        self.ledger.crash()
+        work.errback(GatewayError("storage_unavailable", "so nothing was changed"))
+        self.assertIn("was under way", self.refused(asked))
+        self.flushLoggedErrors(CrashError)
+
     def test_an_answer_before_the_crash_counts(self) -> None:
         """So does a refusal of the endpoint's own."""
         self.started()

@@ -35,6 +35,7 @@ from omnigate.control.key_change import changed
 from omnigate.control.key_secret import sha256_hex
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.snapshots import Snapshots
+from omnigate.control.whole_file import FileInDoubtError
 from omnigate.errors import GatewayError
 from omnigate.periods import rfc3339
 from omnigate.testing.memory_disk import MemoryDisk
@@ -133,8 +134,8 @@ class Lives(RuleBasedStateMachine):
         self.snapshots = Snapshots(Config, watch, self.writer, self.pause)
 
     def crashed(self, name: str, failure: Failure) -> None:
-        """No disk makes the store give up."""
-        raise AssertionError(f"{name}: {failure}")
+        """No disk makes the store give up but one that leaves it in doubt."""
+        assert isinstance(failure.value, FileInDoubtError), f"{name}: {failure}"
 
     async def pause(self) -> None:
         """Let the reactor go on, which there is none of here."""
@@ -207,6 +208,10 @@ class Lives(RuleBasedStateMachine):
             # The file is as it was, unless the disk would not have even that.
             if mishap != "end":
                 assert self.reread() == self.living(self.model)
+            self.found.append(self.wanted(told[0], count))
+        except FileInDoubtError:
+            # Such a store is thrown away, as after the end that the disk has come to.
+            assert mishap == "end" and list(self.store) == before
             self.found.append(self.wanted(told[0], count))
         else:
             self.model = expected(result)
