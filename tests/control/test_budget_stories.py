@@ -213,11 +213,15 @@ class Story:
         self.plane.clock.advance(max(0.0, (to_ms + 0.5) / 1000 - self.plane.clock.seconds()))
 
     def set_back(self) -> None:
-        """The clock is set back, a day at most behind the latest it ever showed."""
+        """The clock is set back, as far as the ledger still has the days of every zone.
+
+        That is to where it is the day before the latest that UTC had, twelve hours behind UTC.
+        """
         now = self.plane.clock.seconds()
         self.latest = max(self.latest, now)
         back = self.random.choice([1, 3_600, 86_400])
-        self.plane.clock.rightNow = max(now - back, self.latest - 86_400)
+        kept = self.latest // 86_400 * 86_400 - 12 * 3_600
+        self.plane.clock.rightNow = max(now - back, kept)
 
     def poll(self) -> str:
         """Hold what a data plane gets against the sums; the version of it."""
