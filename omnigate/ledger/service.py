@@ -317,6 +317,8 @@ class Ledger:
         self._abandoned = True
         store, recording, upkeep = self._store or self._opening, self._recording, self._upkeep
         self._store = self._recording = self._upkeep = None
+        # Who is told of events refers to this ledger, too, and nobody looks for such circles soon.
+        self._observe = None
         if upkeep is not None:
             upkeep.abandon()
         if recording is not None:
