@@ -47,20 +47,12 @@ class AddressFaultError(ValueError):
     """A text names no network; the text of the error says why, and what may have been meant."""
 
 
-def network(text: str) -> str:
-    """Return the one spelling of an address or a network in CIDR notation.
-
-    An address is a network of one, and is written without its prefix length.
+def _network(text: str) -> _Network:
+    """Read an address or a network in CIDR notation; an address is a network of one.
 
     :raises AddressFaultError: it is none, or has host bits (``10.0.0.1/8``): the network that is
         meant is then named, since it holds more than the one who wrote it may think.
     """
-    whole = _network(text)
-    alone = whole.prefixlen == whole.max_prefixlen
-    return str(whole.network_address) if alone else str(whole)
-
-
-def _network(text: str) -> _Network:
     try:
         return _without_map(ipaddress.ip_network(text))
     except ValueError:

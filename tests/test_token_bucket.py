@@ -219,7 +219,7 @@ class AmountModelTests(SynchronousTestCase):
     """A bucket of amounts against a plain model."""
 
     @given(st.integers(1, 1000), STEPS)
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     def test_stories(self, rate: int, steps: list[tuple[int, int, int | None]]) -> None:
         """It decides as the model does, and in the end nothing is held."""
         bucket, level, at = AmountBucket(rate), Level(), 0
@@ -248,7 +248,7 @@ class AmountModelTests(SynchronousTestCase):
         self.assertEqual(bucket.held, 0)
 
     @given(st.integers(1, 1000), STEPS)
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     def test_no_window_sees_more(self, rate: int, steps: list[tuple[int, int, int | None]]) -> None:
         """Of no window's requests more is used than the rate, a bucket, and what was reserved."""
         bucket, at = AmountBucket(rate), 0

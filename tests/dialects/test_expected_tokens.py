@@ -75,7 +75,7 @@ class OutputTests(SynchronousTestCase):
         st.sampled_from(NAMES),
         st.booleans(),
     )
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     def test_any_body(self, content: Any, most: int, name: str, behind: bool) -> None:
         """Whatever else stands in a body, the figure is found."""
         stated = {name: most}
@@ -114,7 +114,7 @@ class InputTests(SynchronousTestCase):
             self.assertEqual(expected_tokens(body), len(body) // 4)
 
     @given(st.lists(st.integers(0, 5 * STEP_BYTES), max_size=6))
-    @settings(max_examples=60)
+    @settings(max_examples=60, deadline=None)
     def test_pictures_of_all_sizes(self, sizes: list[int]) -> None:
         """From twice the step on they are found; none is ever counted above its bytes."""
         parts = [{"data": picture(size)} for size in sizes]

@@ -335,6 +335,9 @@ class TokenTests(RulesTestCase):
         self.passed(plane, client)
         answer = self.ask(plane).answer
         self.assertEqual((429, b"72"), (answer.status, answer.headers[b"retry-after"]))
+        # To count tokens uses none, and is not held up.
+        counted = self.ask(plane, MESSAGES, path=b"/v1/messages/count_tokens")
+        self.assertEqual(200, counted.answer.status)
         plane.clock.advance(72)
         self.passed(plane, self.ask(plane))
 
