@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import attrs
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError
-from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
-from omnigate.control.config_reading import read_config_text
+from omnigate.config.structure import Fault
+from omnigate.control import config_reading
+from omnigate.control.config_file import FILE, SIGNAL, Cause, ConfigFile
+from omnigate.control.config_reading import Reading, read_config_text
 from omnigate.control.config_watch import MAX_SETTLE_LOOKS, POLL_SECONDS, SETTLE_SECONDS
+from omnigate.errors import GatewayError
+from omnigate.testing.writer import SynchronousWriter
 
 GOOD = """
 [[keys]]
@@ -255,3 +261,135 @@ class PollTests(ConfigFileCase):
         file.stop()
         file.stop()
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class ThreadTests(ConfigFileCase):
+    """Readings by a thread, one at a time."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.reader = SynchronousWriter(holding=True)
+        self.file = ConfigFile(self.path, self.clock, dict(ENVIRON).get, reader=self.reader)
+        self.loaded()
+
+    def ask(self, actor: str) -> Deferred[bool]:
+        return self.file.reload(Cause(actor))
+
+    def test_nothing_is_in_force_before_it_was_read(self) -> None:
+        self.write(OTHER)
+        waiting = self.ask(SIGNAL)
+        self.assertNoResult(waiting)
+        self.assertEqual((self.file.config.keys[0].rpm, self.seen), (0, []))
+        self.reader.run()
+        self.assertTrue(self.successResultOf(waiting))
+        self.assertEqual((self.file.config.keys[0].rpm, len(self.seen)), (5, 1))
+
+    def test_many_at_once_are_few_readings(self) -> None:
+        """While one is under way, all that one actor asks for is one more, and all are told."""
+        self.write(OTHER)
+        first = self.ask("admin-token")
+        later = [self.ask("admin-token") for _ in range(50)] + [self.ask(SIGNAL) for _ in range(50)]
+        self.reader.run(1)
+        self.assertTrue(self.successResultOf(first))
+        self.assertNoResult(later[0])
+        self.reader.run()
+        self.assertEqual([self.successResultOf(one) for one in later], [True] * 100)
+        self.assertEqual((self.file.reloads, len(self.seen)), (4, 1))
+
+    def test_a_change_behind_a_reading_is_not_missed(self) -> None:
+        """One that asks while an older text is being read is told of the newer one."""
+        first = self.ask(SIGNAL)
+        self.write(BAD)
+        second = self.ask(SIGNAL)
+        self.reader.run(1)
+        self.write(OTHER)
+        self.reader.run()
+        self.assertFalse(self.successResultOf(first))
+        self.assertTrue(self.successResultOf(second))
+        self.assertEqual(self.file.config.keys[0].rpm, 5)
+
+    def test_stopped(self) -> None:
+        """After a stop nothing is read, and whoever asks is told so."""
+        self.successResultOf(self.file.stop())
+        failure = self.failureResultOf(self.ask(SIGNAL), GatewayError)
+        self.assertEqual(failure.value.kind.code, "not_ready")
+
+
+class WitnessTests(ConfigFileCase):
+    """Who is asked before a config comes into force."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.loaded()
+        self.asked: list[tuple[str, bool, int]] = []
+        self.answer: Deferred[None] = succeed(None)
+        self.file.witness = self.witness
+
+    async def witness(
+        self, cause: Cause, reading: Reading | None, faults: tuple[Fault, ...]
+    ) -> None:
+        self.asked.append((cause.actor, reading is not None and reading.changed, len(faults)))
+        await self.answer
+
+    def test_of_everything_that_is_read(self) -> None:
+        for text in (OTHER, OTHER, BAD):
+            self.write(text)
+            self.again()
+        self.assertEqual(self.asked, [(SIGNAL, True, 0), (SIGNAL, False, 0), (SIGNAL, False, 2)])
+
+    def test_before_it_is_in_force(self) -> None:
+        """While the witness writes, the old config serves."""
+        self.answer = Deferred()
+        self.write(OTHER)
+        waiting = self.file.reload(Cause(FILE))
+        self.assertNoResult(waiting)
+        self.assertEqual(self.file.config.keys[0].rpm, 0)
+        self.answer.callback(None)
+        self.assertTrue(self.successResultOf(waiting))
+        self.assertEqual(self.file.config.keys[0].rpm, 5)
+
+    def test_who_refuses(self) -> None:
+        """What it refuses is not in force, is shown as a fault, and is found by the next poll."""
+        self.answer = fail(GatewayError("storage_unavailable", "the disk is full"))
+        self.file.start_watching()
+        self.addCleanup(self.file.stop)
+        self.write(OTHER)
+        self.failureResultOf(self.file.reload(Cause(SIGNAL)), GatewayError)
+        self.assertEqual((self.file.config.keys[0].rpm, self.seen), (0, []))
+        self.assertIn("the disk is full", str(self.file.faults[0]))
+        self.answer = succeed(None)
+        for _ in range(20):
+            self.clock.advance(SETTLE_SECONDS)
+        self.assertEqual((self.file.config.keys[0].rpm, self.file.faults), (5, ()))
+
+
+class EmptyTests(ConfigFileCase):
+    """A file that was emptied."""
+
+    def test_it_takes_no_keys_away_by_itself(self) -> None:
+        """Found by the watch it is refused; asked for by an operator it is what he wants."""
+        file = self.loaded()
+        self.write("# nothing is left\n")
+        self.assertFalse(self.again(FILE))
+        self.assertEqual((len(file.config.keys), len(file.faults)), (1, 1))
+        self.assertIn("holds nothing", str(file.faults[0]))
+        self.assertTrue(self.again(SIGNAL))
+        self.assertEqual((file.config, file.faults), (Config(), ()))
+        self.assertTrue(self.again(FILE))
+
+    def test_a_file_that_is_written_meanwhile(self) -> None:
+        """It is read again, and not taken half new and half old."""
+        self.loaded()
+        reads = 0
+        true = config_reading._stamp
+
+        def stamp(found: os.stat_result) -> config_reading.FileStamp:
+            nonlocal reads
+            reads += 1
+            return attrs.evolve(true(found), changed_ns=reads)
+
+        self.patch(config_reading, "_stamp", stamp)
+        with self.assertRaises(ConfigError) as caught:
+            read_config_text(self.path)
+        self.assertIn("is being written", str(caught.exception))
+        self.assertEqual(reads, 2 * config_reading.MAX_READS)
