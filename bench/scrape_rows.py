@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bench.hostile import Call, Row
+from omnigate.control.counters_api import ROWS_A_TURN
+from omnigate.control.metrics import ControlMetrics
 from omnigate.gateway import figures
 from omnigate.gateway.figure_changes import (
     Change,
@@ -70,6 +72,35 @@ def _added_up() -> Iterator[object]:
     yield from sums.parts()
 
 
+def _control_metrics() -> ControlMetrics:
+    """The metrics of a control plane whose data planes have told the most rows."""
+    metrics = ControlMetrics()
+    names = [f"model-{number}" for number in range(5000)]
+    metrics.allow_names(names, ())
+    for row in range(MAX_ROWS):
+        kind = row // 5000
+        outcome = ("answered", "failed")[kind // 5]
+        labels = (f"model-{row % 5000}", "chat", f"{1 + kind % 5}xx", outcome)
+        metrics.counted(figures.REQUESTS.name, labels, 1)
+    return metrics
+
+
+def _copied() -> Iterator[object]:
+    metrics = _control_metrics()
+    yield None
+    yield metrics.read()
+
+
+def _counted() -> Iterator[object]:
+    metrics = ControlMetrics()
+    yield None
+    for turn in range(3):
+        for row in range(ROWS_A_TURN):
+            labels = (f"model-{row}", "chat", "2xx", f"kind-{turn}")
+            metrics.counted(figures.REQUESTS.name, labels, 1)
+        yield None
+
+
 def scrape_rows() -> Iterator[Row]:
     """Yield the dearest step of each part of a scrape."""
     for name, steps in (
@@ -77,6 +108,8 @@ def scrape_rows() -> Iterator[Row]:
         (f"{MAX_ROWS} rows told to a parent", _told),
         (f"{MAX_ROWS} rows taken in by it", _taken),
         (f"{WORKERS} workers added up", _added_up),
+        (f"{MAX_ROWS} rows copied by a control plane", _copied),
+        (f"{ROWS_A_TURN} rows of a report counted by it", _counted),
     ):
         yield Row(GROUP, name, _dearest(steps))
 

@@ -5,7 +5,7 @@ Metrics are made of them in :mod:`omnigate.metric_text`, a few hundred rows at a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, Literal
 
@@ -54,7 +54,7 @@ class Part:
     """Some rows of a family; those of a histogram are all in one part."""
 
     family: Family
-    rows: list[Row]
+    rows: Collection[Row]
 
 
 #: In the place of a bucket's number: the sum of what was measured.

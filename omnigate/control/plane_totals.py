@@ -184,7 +184,7 @@ class PlaneTotals:
     def parts(self) -> Iterable[Part]:
         """Read the totals."""
         for table in self._tables.values():
-            yield Part(table.family, list(table.rows.items()))
+            yield Part(table.family, table.rows.copy().items())
 
     def _name(self, name: str, label: Label) -> str:
         return NONE if name == NONE else label(name)

@@ -72,7 +72,7 @@ class Changes:
         yield piece
 
 
-def _growth(told: dict[Labels, Number], rows: list[Row]) -> Iterator[Change]:
+def _growth(told: dict[Labels, Number], rows: Iterable[Row]) -> Iterator[Change]:
     for labels, value in rows:
         before = told.get(labels)
         if value != before:
@@ -81,7 +81,7 @@ def _growth(told: dict[Labels, Number], rows: list[Row]) -> Iterator[Change]:
             yield labels, value - before if before is not None and value > before else value
 
 
-def _change(told: dict[Labels, Number], rows: list[Row]) -> Iterator[Change]:
+def _change(told: dict[Labels, Number], rows: Iterable[Row]) -> Iterator[Change]:
     for labels, value in rows:
         if value != told.get(labels):
             told[labels] = value
