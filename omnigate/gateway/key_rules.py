@@ -16,7 +16,7 @@ import attrs
 from omnigate.client_address import Networks
 from omnigate.config.snapshot import SnapshotKey
 from omnigate.dialects.expected_tokens import expected_tokens
-from omnigate.errors import MAX_CLIENT_RETRY_AFTER, GatewayError
+from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError
 from omnigate.events import TokenCounts
 from omnigate.periods import rfc3339
 from omnigate.token_bucket import SLACK_SECONDS, AmountBucket
@@ -151,7 +151,7 @@ def place_with_tokens(
             "rate_limit_exceeded",
             f"this key may use {bucket.rate} tokens a minute, and this request may come to "
             f"{expected}; wait and try again",
-            retry_after=min(ceil(wait - SLACK_SECONDS), MAX_CLIENT_RETRY_AFTER),
+            retry_after=min(ceil(wait - SLACK_SECONDS), MAX_OWN_RETRY_AFTER),
         )
     return TokenPlace(place, bucket, need, now)
 
