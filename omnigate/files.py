@@ -150,6 +150,10 @@ class AppendFile:
             return False
         return own is not None and own.st_size >= self.size
 
+    def was_added_to(self) -> bool:
+        """Whether somebody else has written behind what stands here; blocks for a look at it."""
+        return not self._damaged and os.fstat(self._fd).st_size > self.size
+
     def close(self) -> None:
         """Close the file; nothing is synced. A second call does nothing."""
         fd, self._fd = self._fd, -1

@@ -116,8 +116,9 @@ class AuditFile:
     def _ready_for(self, length: int) -> AppendFile:
         """Return the active file with room for so many bytes."""
         file = self._file
-        if file is None or not file.is_at(self.path):
-            # Somebody moved it away, or a rotation was broken off; lines go where people look.
+        if file is None or not file.is_at(self.path) or file.was_added_to():
+            # Somebody moved it away, or a rotation was broken off: lines go where people look. Or
+            # somebody else wrote to it: no line is to stand behind half of another.
             self._mend()
             file = self._file
         if file is not None and file.size and file.size + length > self._max_bytes:

@@ -163,6 +163,22 @@ class FileTests(DiskCase):
         self.assertEqual((self.held("/state/elsewhere"), self.held(PATH)), ([1], [3]))
 
 
+    def test_written_to_by_others(self) -> None:
+        """Half a line of somebody else is cut off, and what is no line end in sight is refused."""
+        file, _ = self.opened()
+        for tail, held in ((b'{"half', [1, 2]), (b"x\n", [1, 2, 3])):
+            file.append(entry("a"), 0)
+            self.disk.put(PATH, self.disk.contents()[PATH] + tail)
+            file.append(entry("b"), 0)
+            self.assertEqual(self.held(PATH)[: len(held)], held)
+        self.assertEqual(self.held(PATH), [1, 2, 3, 4])
+        whole = self.disk.contents()[PATH] + b"x" * (MAX_LINE_BYTES + 1)
+        self.disk.put(PATH, whole)
+        error = self.assertRaises(AuditFileError, file.append, entry("c"), 0)
+        self.assertIn("move it away", str(error))
+        self.assertEqual(self.disk.contents()[PATH], whole)
+
+
 class FaultTests(DiskCase):
     """A disk that refuses."""
 
