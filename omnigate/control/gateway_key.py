@@ -19,6 +19,9 @@ from omnigate.periods import END_MS, TOTAL, UTC, rfc3339
 FILE: Final = "file"
 MANAGED: Final = "managed"
 
+#: Quotes and a comma.
+LIST_ENTRY_BYTES: Final = 3
+
 
 @attrs.frozen
 class EarlierSecret:
@@ -89,6 +92,12 @@ class GatewayKey:
             return frozenset((self.sha256,))
         earlier = (secret.sha256 for secret in self.earlier)
         return frozenset((self.sha256, self.secret_sha256, *earlier))
+
+    @property
+    def list_bytes(self) -> int:
+        """How long its lists of models and addresses are, where they are written down."""
+        entries = (*(self.models or ()), *(self.allowed_ips or ()))
+        return sum(map(len, entries)) + LIST_ENTRY_BYTES * len(entries)
 
     @property
     def has_budget(self) -> bool:

@@ -38,6 +38,11 @@ from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_fi
 #: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.
 MAX_MANAGED_KEYS: Final = 10_000
 
+#: Lists of models and addresses of all managed keys together: a kilobyte for each of ten thousand.
+#: What else there is of so many keys is 13 MiB at most, and a config of 4 MiB becomes 8, so that no
+#: snapshot grows beyond what data planes take, nor ``keys.json`` beyond what a start reads.
+MAX_LIST_BYTES: Final = 10 * 1024 * 1024
+
 #: Told of a key as a change will leave it (of one that goes, as it was), once all was judged and
 #: before anything is written. If it raises, nothing is changed.
 Witness = Callable[[GatewayKey], Awaitable[None]]
@@ -80,6 +85,7 @@ class KeyStore:
         self._keys: dict[str, GatewayKey] = {}
         # Whose each hash is, by the key's name; all of :attr:`GatewayKey.own_hashes`.
         self._owners: dict[str, str] = {}
+        self._list_bytes = 0
         self._turn = DeferredLock()
         self._closed = False
         self.revision = 0
@@ -115,13 +121,15 @@ class KeyStore:
         """
         self._begin_with(*await self._writer.submit(self._read_all))
 
-    def _read_all(self) -> tuple[dict[str, GatewayKey], dict[str, str]]:
+    def _read_all(self) -> tuple[dict[str, GatewayKey], dict[str, str], int]:
         keys = self.read()
         owners = {digest: key.name for key in keys.values() for digest in key.own_hashes}
-        return keys, owners
+        return keys, owners, sum(key.list_bytes for key in keys.values())
 
-    def _begin_with(self, keys: dict[str, GatewayKey], owners: dict[str, str]) -> None:
-        self._keys, self._owners = keys, owners
+    def _begin_with(
+        self, keys: dict[str, GatewayKey], owners: dict[str, str], list_bytes: int
+    ) -> None:
+        self._keys, self._owners, self._list_bytes = keys, owners, list_bytes
         self.revision += 1
 
     async def close(self) -> None:
@@ -186,6 +194,7 @@ class KeyStore:
             key = GatewayKey(
                 **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self.now_ms()
             )
+            self._check_room(key.list_bytes)
             await witness(key)
             await self._replace({**self._keys, name: key}, None, key)
         finally:
@@ -202,14 +211,15 @@ class KeyStore:
 
         Where that is the same key, nothing is written, and there is nothing to witness.
 
-        :raises GatewayError: ``not_found``, what ``change`` or ``witness`` raises, or
-            ``storage_unavailable``, with nothing changed.
+        :raises GatewayError: ``not_found``, ``conflict``, what ``change`` or ``witness`` raises,
+            or ``storage_unavailable``, with nothing changed.
         """
         await self._turn.acquire()
         try:
             key = self._existing(name)
             new = change(key)
             if new != key:
+                self._check_room(new.list_bytes - key.list_bytes)
                 new = attrs.evolve(new, earlier=new.in_grace(self.now_ms()))
                 await witness(new)
                 await self._replace({**self._keys, name: new}, key, new)
@@ -254,6 +264,19 @@ class KeyStore:
             self._turn.release()
         return key
 
+    def _check_room(self, more: int) -> None:
+        """Refuse longer lists for which there is no room; shorter ones always find it.
+
+        :raises GatewayError: ``conflict``.
+        """
+        if more > 0 and self._list_bytes + more > MAX_LIST_BYTES:
+            raise GatewayError(
+                "conflict",
+                "the lists of models and addresses of all managed keys would come to more than "
+                f"{MAX_LIST_BYTES} bytes; write prefixes and networks that hold many, or delete "
+                "keys first",
+            )
+
     async def _replace(
         self, keys: dict[str, GatewayKey], old: GatewayKey | None, new: GatewayKey | None
     ) -> None:
@@ -279,6 +302,8 @@ class KeyStore:
             self._crashed(self.name, Failure())
             raise
         self._keys = keys
+        self._list_bytes -= 0 if old is None else old.list_bytes
+        self._list_bytes += 0 if new is None else new.list_bytes
         for digest in () if old is None else old.own_hashes:
             del self._owners[digest]
         if new is not None:

@@ -162,7 +162,6 @@ class FileTests(DiskCase):
         file.append(entry("c"), 0)
         self.assertEqual((self.held("/state/elsewhere"), self.held(PATH)), ([1], [3]))
 
-
     def test_written_to_by_others(self) -> None:
         """Half a line of somebody else is cut off, and what is no line end in sight is refused."""
         file, _ = self.opened()

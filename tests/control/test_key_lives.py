@@ -242,7 +242,7 @@ class Lives(RuleBasedStateMachine):
         rows[key.name] = key
         if gone:
             del rows[key.name]
-        twin._begin_with(rows, {})
+        twin._begin_with(rows, {}, 0)
         return self.shown(twin)
 
     def reread(self) -> Model:

@@ -16,6 +16,7 @@ from omnigate.config.key_values import ENDPOINT_KINDS
 from omnigate.config.schema import KeyConfig
 from omnigate.control import keys
 from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.key_change import changed
 from omnigate.control.key_file import KeysFileError
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.errors import GatewayError
@@ -72,6 +73,35 @@ class StoreTests(StoreCase):
             self.failureResultOf(twice, GatewayError).value.kind.code, "already_exists"
         )
         self.assertEqual([key.name for key in self.load()], ["a", "b"])
+
+    def test_room_for_lists(self) -> None:
+        """Longer lists are refused where there is no room; all else may be done."""
+        self.patch(keys, "MAX_LIST_BYTES", 100)
+        code = "conflict"
+        self.successResultOf(self.create(name="a", models=["m" * 50]))
+        self.successResultOf(self.create(name="b", allowed_ips=["10.0.0.0/8", "192.0.2.1"]))
+        self.store = self.load()
+        self.assertEqual(
+            self.failureResultOf(self.create(name="c", models=["m" * 30])).value.kind.code, code
+        )
+
+        def change(name: str, **body: Any) -> Deferred[GatewayKey]:
+            return Deferred.fromCoroutine(self.store.change(name, lambda key: changed(key, body)))
+
+        told: list[GatewayKey] = []
+
+        async def witness(key: GatewayKey) -> None:
+            told.append(key)
+
+        longer = self.store.change("a", lambda key: changed(key, {"models": ["m" * 80]}), witness)
+        refused = self.failureResultOf(Deferred.fromCoroutine(longer), GatewayError).value
+        self.assertEqual((refused.kind.code, told), (code, []))
+        self.successResultOf(Deferred.fromCoroutine(self.store.rotate("a", 60)))
+        self.successResultOf(change("a", disabled=True, rpm=7))
+        self.successResultOf(change("a", models=["short"]))
+        self.successResultOf(self.create(name="c", models=["m" * 30]))
+        self.successResultOf(Deferred.fromCoroutine(self.store.delete("c")))
+        self.successResultOf(change("b", models=["m" * 30]))
 
     def test_stopped_writer(self) -> None:
         """A change that comes too late is refused, not lost in silence."""
