@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from omnigate.config.key_values import MAX_GRACE_S, MAX_NETWORKS
+from omnigate.config.key_values import MAX_NETWORKS
 from omnigate.control.admin_json import encode, read_body, time
 from omnigate.control.admin_key import SCOPES, AdminKey
-from omnigate.control.admin_key_members import REQUIRED
-from omnigate.control.admin_keys import MAX_ADMIN_KEYS, AdminKeyStore, Witness
+from omnigate.control.admin_key_members import REQUIRED, changed
+from omnigate.control.admin_keys import MAX_ADMIN_KEYS, AdminKeyStore
 from omnigate.control.audited import Recorder, Tell, audited
+from omnigate.control.credential_store import Witness
+from omnigate.control.key_api import DELETED, MAX_ROTATION_BYTES, ROTATION
 from omnigate.control.key_members import read_grace
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
@@ -23,7 +25,6 @@ from omnigate.control.schemas import (
     or_null,
     record,
     rows,
-    whole,
 )
 from omnigate.errors import GatewayError
 
@@ -45,9 +46,6 @@ NEW: Final[Schema] = record(
 CHANGE: Final[Schema] = record(
     {**_BODY, "disabled": or_null(FLAG)}, optional=tuple(_BODY), title="AdminKeyChange"
 )
-ROTATION: Final[Schema] = record(
-    {"grace_s": {**whole(0, MAX_GRACE_S), "default": 0}}, optional=("grace_s",), title="Rotation"
-)
 
 _ROW: Final = {
     "name": TEXT,
@@ -62,7 +60,6 @@ _ROW: Final = {
 KEY: Final[Schema] = record(_ROW, title="AdminKey")
 WITH_SECRET: Final[Schema] = record({"secret": TEXT, **_ROW}, title="AdminKeyWithSecret")
 KEYS: Final[Schema] = record({"keys": {**rows(KEY), "maxItems": MAX_ADMIN_KEYS}})
-DELETED: Final[Schema] = record({"name": TEXT, "deleted": FLAG}, title="Deleted")
 
 _CHANGES: Final = ("not_found", "storage_unavailable")
 
@@ -133,7 +130,7 @@ class AdminKeyApi:
                 "POST",
                 "/admin/admin-keys/{name}/rotate",
                 self.rotate_key,
-                body_limit=MAX_BODY_BYTES,
+                body_limit=MAX_ROTATION_BYTES,
                 summary="Give an admin key a new secret, which is shown this once",
                 body=ROTATION,
                 answer=WITH_SECRET,
@@ -168,7 +165,7 @@ class AdminKeyApi:
         """Change an admin key, and answer it as it is then."""
         body = read_body(call.body)
         async with audited(self._audit, call, "admin_key.change") as tell:
-            key = await self._keys.change(call.name, body, _witness(tell))
+            key = await self._keys.change(call.name, lambda key: changed(key, body), _witness(tell))
         return Answer(encode(self._row(key)))
 
     async def rotate_key(self, call: Call) -> Answer:
@@ -202,7 +199,7 @@ class AdminKeyApi:
         }
 
 
-def _witness(tell: Tell) -> Witness:
+def _witness(tell: Tell) -> Witness[AdminKey]:
     """Return a witness that tells what a key is to be like."""
 
     async def witness(key: AdminKey) -> None:

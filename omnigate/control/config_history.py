@@ -13,7 +13,6 @@ out of this file. What may be a secret is taken out of them.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -24,8 +23,9 @@ from twisted.python.failure import Failure
 
 from omnigate.control.config_reading import Reading
 from omnigate.control.redaction import redacted
+from omnigate.control.whole_file import read_whole
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file, replace_file
+from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, replace_file
 from omnigate.periods import rfc3339
 
 FILE_VERSION: Final = 1
@@ -213,11 +213,7 @@ def _pieces(entries: Sequence[HistoryEntry]) -> list[bytes]:
 
 
 def _read(path: str) -> tuple[HistoryEntry, ...]:
-    try:
-        data = read_file(path, MAX_FILE_BYTES)
-    except OSError as error:
-        remedy = _REMEDY if error.errno == errno.EFBIG else "let this process read it"
-        raise ConfigHistoryError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    data = read_whole(path, MAX_FILE_BYTES, _REMEDY, ConfigHistoryError)
     if data is None:
         return ()
     try:

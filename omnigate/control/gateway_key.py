@@ -12,9 +12,8 @@ from typing import Final
 import attrs
 
 from omnigate.config.file_keys import ResolvedKey
-from omnigate.config.key_values import MAX_EARLIER_SECRETS
-from omnigate.errors import GatewayError
-from omnigate.periods import END_MS, TOTAL, UTC, rfc3339
+from omnigate.control.credential import Credential
+from omnigate.periods import TOTAL, UTC
 
 FILE: Final = "file"
 MANAGED: Final = "managed"
@@ -24,15 +23,7 @@ LIST_ENTRY_BYTES: Final = 3
 
 
 @attrs.frozen
-class EarlierSecret:
-    """The hash of a secret that a newer one has replaced; it opens its key before ``until_ms``."""
-
-    sha256: str
-    until_ms: int
-
-
-@attrs.frozen
-class GatewayKey:
+class GatewayKey(Credential):
     """One key of either kind.
 
     :ivar sha256: its identity, 64 lower-case digits.
@@ -46,14 +37,9 @@ class GatewayKey:
     :ivar tpm: tokens a minute; 0 for no limit.
     :ivar allowed_ips: addresses and networks, each in its one spelling; ``None`` for all.
     :ivar endpoints: kinds of endpoints; ``None`` for all.
-    :ivar expires_ms: the instant from which on it opens nothing; 0 for never.
-    :ivar disabled: whether no data plane is to know it.
     :ivar secret_sha256: the current secret's; the identity until the first rotation.
-    :ivar earlier: secrets in their grace, the oldest first, and some whose grace is over.
-    :ivar rotated_ms: when it was rotated last; ``None`` where it never was.
     """
 
-    name: str
     sha256: str
     source: str
     rpm: int = 0
@@ -67,13 +53,14 @@ class GatewayKey:
     tpm: int = 0
     allowed_ips: tuple[str, ...] | None = None
     endpoints: tuple[str, ...] | None = None
-    expires_ms: int = 0
-    disabled: bool = False
     secret_sha256: str = attrs.field(
         default=attrs.Factory(lambda self: self.sha256, takes_self=True)
     )
-    earlier: tuple[EarlierSecret, ...] = ()
-    rotated_ms: int | None = None
+
+    @property
+    def current_sha256(self) -> str:
+        """The hash of the secret that was made last."""
+        return self.secret_sha256
 
     @property
     def hashes(self) -> tuple[str, ...]:
@@ -104,18 +91,6 @@ class GatewayKey:
         """Whether it has a budget of either kind."""
         return self.budget_nano is not None or self.soft_budget_nano is not None
 
-    def has_expired(self, now_ms: int) -> bool:
-        """Whether it has come to its end."""
-        return 0 < self.expires_ms <= now_ms
-
-    def in_grace(self, now_ms: int) -> tuple[EarlierSecret, ...]:
-        """Return the earlier secrets that still open it."""
-        return tuple(secret for secret in self.earlier if now_ms < secret.until_ms)
-
-    def old_secrets_until_ms(self, now_ms: int) -> int | None:
-        """Return when the last of the earlier secrets stops to open it; ``None`` if none does."""
-        return max((secret.until_ms for secret in self.in_grace(now_ms)), default=None)
-
 
 def file_key(resolved: ResolvedKey) -> GatewayKey:
     """Return a key of the config, as the control plane keeps all keys."""
@@ -139,41 +114,12 @@ def file_key(resolved: ResolvedKey) -> GatewayKey:
 
 
 def rotated(key: GatewayKey, secret_sha256: str, now_ms: int, grace_s: int) -> GatewayKey:
-    """Return a key with a new secret; no older one opens it longer than the grace.
-
-    That includes those that an earlier rotation had given more time: whoever rotates without any
-    grace ends all secrets but the new one.
+    """Return a key with a new secret.
 
     :param secret_sha256: the hash of the new secret.
+    :param grace_s: how many seconds those before work on at most.
     :raises GatewayError: ``conflict``: the key opens nothing, or too many secrets are in their
         grace.
     """
-    if key.disabled:
-        raise GatewayError(
-            "conflict", f'the key "{key.name}" is disabled; enable it, then rotate it'
-        )
-    if key.has_expired(now_ms):
-        raise GatewayError(
-            "conflict",
-            f'the key "{key.name}" expired at {rfc3339(key.expires_ms)}; give it a later '
-            "expires_at, then rotate it",
-        )
-    until_ms = min(now_ms + grace_s * 1000, END_MS - 1)
-    earlier: tuple[EarlierSecret, ...] = ()
-    if grace_s:
-        earlier = (
-            *(
-                EarlierSecret(secret.sha256, min(secret.until_ms, until_ms))
-                for secret in key.in_grace(now_ms)
-            ),
-            EarlierSecret(key.secret_sha256, until_ms),
-        )
-    if len(earlier) > MAX_EARLIER_SECRETS:
-        first_ms = min(secret.until_ms for secret in key.in_grace(now_ms))
-        raise GatewayError(
-            "conflict",
-            f'{MAX_EARLIER_SECRETS} earlier secrets of "{key.name}" still work; wait until '
-            f"{rfc3339(first_ms)}, when the first of them stops, or rotate with a grace of 0, "
-            "which ends them all",
-        )
+    earlier = key.earlier_after_rotation(now_ms, grace_s)
     return attrs.evolve(key, secret_sha256=secret_sha256, earlier=earlier, rotated_ms=now_ms)

@@ -10,29 +10,19 @@ can tell them apart.
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-import attrs
-from twisted.internet.defer import DeferredLock
 from twisted.python.failure import Failure
 
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.structure import Fault
+from omnigate.control.credential_store import CredentialStore, Witness, unwitnessed
 from omnigate.control.gateway_key import MANAGED, GatewayKey, file_key, rotated
-from omnigate.control.key_file import (
-    MAX_FILE_BYTES,
-    REMEDY,
-    KeysFileError,
-    decode_keys,
-    encode_keys,
-)
+from omnigate.control.key_file import KEYS_FILE
 from omnigate.control.key_members import FIELDS, read_members
-from omnigate.control.key_secret import new_secret, sha256_hex
-from omnigate.control.whole_file import replace_or_undo
-from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, read_file
+from omnigate.control.key_secret import new_secret
+from omnigate.files import IWriter
 
 #: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
 #: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.
@@ -43,27 +33,14 @@ MAX_MANAGED_KEYS: Final = 10_000
 #: snapshot grows beyond what data planes take, nor ``keys.json`` beyond what a start reads.
 MAX_LIST_BYTES: Final = 10 * 1024 * 1024
 
-#: Told of a key as a change will leave it (of one that goes, as it was), once all was judged and
-#: before anything is written. If it raises, nothing is changed.
-Witness = Callable[[GatewayKey], Awaitable[None]]
 
-
-async def unwitnessed(key: GatewayKey) -> None:
-    """Let a change pass that nobody has to be told of."""
-
-
-class KeyStore:
-    """The managed keys in memory, and ``keys.json``, which always says the same.
-
-    A change is written and synced before it is visible. One change runs at a time, so one that
-    fails on disk leaves both as they were.
-
-    :ivar name: what the log calls it.
-    :ivar now_ms: the time by which keys expire and graces end.
-    :ivar revision: another number after every change.
-    """
+class KeyStore(CredentialStore[GatewayKey]):
+    """The managed keys in memory, and ``keys.json``."""
 
     name = "keys"
+    noun = "managed key"
+    most = MAX_MANAGED_KEYS
+    most_list_bytes = MAX_LIST_BYTES
 
     def __init__(
         self,
@@ -73,102 +50,13 @@ class KeyStore:
         make_secret: Callable[[], str] = new_secret,
         crashed: Callable[[str, Failure], None] = lambda name, failure: None,
     ) -> None:
-        """Prepare; nothing is read yet.
-
-        :param crashed: called with the name and what broke where there is no answer for it.
-        """
-        self.path = path
-        self._writer = writer
-        self.now_ms = now_ms
-        self._make_secret = make_secret
-        self._crashed = crashed
-        self._keys: dict[str, GatewayKey] = {}
-        # Whose each hash is, by the key's name; all of :attr:`GatewayKey.own_hashes`.
-        self._owners: dict[str, str] = {}
-        self._list_bytes = 0
-        self._turn = DeferredLock()
-        self._closed = False
-        self.revision = 0
-
-    # -- its life -----------------------------------------------------------------------------
-
-    def read(self) -> dict[str, GatewayKey]:
-        """Return the managed keys of ``keys.json`` by name; no file is none. It blocks.
-
-        :raises KeysFileError: the file is there and cannot be used.
-        """
-        try:
-            data = read_file(self.path, MAX_FILE_BYTES)
-        except OSError as error:
-            if error.errno == errno.EFBIG:
-                raise KeysFileError(f"{self.path}: {error.strerror}; {REMEDY}") from None
-            raise KeysFileError(
-                f"{self.path}: cannot be read ({error.strerror}); let this process read it"
-            ) from None
-        return {} if data is None else decode_keys(self.path, data)
-
-    def load(self) -> None:
-        """Read the file and take over what is in it, all in the caller's thread.
-
-        :raises KeysFileError: the file is there and cannot be used.
-        """
-        self._begin_with(*self._read_all())
-
-    async def open(self) -> None:
-        """Read the file in the writer's thread, and take over what is in it.
-
-        :raises KeysFileError: the file is there and cannot be used.
-        """
-        self._begin_with(*await self._writer.submit(self._read_all))
-
-    def _read_all(self) -> tuple[dict[str, GatewayKey], dict[str, str], int]:
-        keys = self.read()
-        owners = {digest: key.name for key in keys.values() for digest in key.own_hashes}
-        return keys, owners, sum(key.list_bytes for key in keys.values())
-
-    def _begin_with(
-        self, keys: dict[str, GatewayKey], owners: dict[str, str], list_bytes: int
-    ) -> None:
-        self._keys, self._owners, self._list_bytes = keys, owners, list_bytes
-        self.revision += 1
-
-    async def close(self) -> None:
-        """Let the changes that are waited for end, and take no more."""
-        await self._turn.acquire()
-        self._closed = True
-        self._turn.release()
-
-    def abandon(self) -> None:
-        """Take no more changes, and write none that has not been begun."""
-        self._closed = True
-
-    # -- the keys -----------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[GatewayKey]:
-        return iter(self._keys.values())
-
-    def get(self, name: str) -> GatewayKey | None:
-        """Return the managed key of that name."""
-        return self._keys.get(name)
-
-    def owner(self, sha256: str) -> GatewayKey | None:
-        """Return the managed key that a hash is the identity or a secret of."""
-        name = self._owners.get(sha256)
-        return None if name is None else self._keys[name]
-
-    def _existing(self, name: str) -> GatewayKey:
-        key = self._keys.get(name)
-        if key is None:
-            raise GatewayError("not_found", f'there is no managed key named "{name}"')
-        return key
-
-    # -- changes ------------------------------------------------------------------------------
+        super().__init__(path, KEYS_FILE, writer, now_ms, make_secret, crashed)
 
     async def create(
-        self, body: object, taken: Callable[[str], bool], witness: Witness = unwitnessed
+        self,
+        body: object,
+        taken: Callable[[str], bool],
+        witness: Witness[GatewayKey] = unwitnessed,
     ) -> tuple[GatewayKey, str]:
         """Make a key and write it down.
 
@@ -179,56 +67,14 @@ class KeyStore:
             ``storage_unavailable`` with nothing changed; and what ``witness`` raises.
         """
         members = read_members(body, FIELDS, ("name",))
-        await self._turn.acquire()
-        try:
-            name = members["name"]
-            if name in self._keys or taken(name):
-                raise GatewayError(
-                    "already_exists", f'there is a key named "{name}"; take another name'
-                )
-            if len(self._keys) >= MAX_MANAGED_KEYS:
-                raise GatewayError(
-                    "conflict", f"there are {MAX_MANAGED_KEYS} managed keys; delete one first"
-                )
-            secret = self._make_secret()
-            key = GatewayKey(
-                **members, sha256=sha256_hex(secret), source=MANAGED, created_ms=self.now_ms()
-            )
-            self._check_room(key.list_bytes)
-            await witness(key)
-            await self._replace({**self._keys, name: key}, None, key)
-        finally:
-            self._turn.release()
-        return key, secret
 
-    async def change(
-        self,
-        name: str,
-        change: Callable[[GatewayKey], GatewayKey],
-        witness: Witness = unwitnessed,
-    ) -> GatewayKey:
-        """Replace a key by what ``change`` makes of it; its name and its secrets stay.
+        def make(sha256: str) -> GatewayKey:
+            return GatewayKey(**members, sha256=sha256, source=MANAGED, created_ms=self.now_ms())
 
-        Where that is the same key, nothing is written, and there is nothing to witness.
-
-        :raises GatewayError: ``not_found``, ``conflict``, what ``change`` or ``witness`` raises,
-            or ``storage_unavailable``, with nothing changed.
-        """
-        await self._turn.acquire()
-        try:
-            key = self._existing(name)
-            new = change(key)
-            if new != key:
-                self._check_room(new.list_bytes - key.list_bytes)
-                new = attrs.evolve(new, earlier=new.in_grace(self.now_ms()))
-                await witness(new)
-                await self._replace({**self._keys, name: new}, key, new)
-        finally:
-            self._turn.release()
-        return new
+        return await self._create(members["name"], make, witness, taken)
 
     async def rotate(
-        self, name: str, grace_s: int, witness: Witness = unwitnessed
+        self, name: str, grace_s: int, witness: Witness[GatewayKey] = unwitnessed
     ) -> tuple[GatewayKey, str]:
         """Give a key a new secret; the one before it works on for the grace.
 
@@ -238,83 +84,9 @@ class KeyStore:
             :func:`~omnigate.control.gateway_key.rotated`), what ``witness`` raises, or
             ``storage_unavailable``, with nothing changed.
         """
-        await self._turn.acquire()
-        try:
-            key = self._existing(name)
-            secret = self._make_secret()
-            new = rotated(key, sha256_hex(secret), self.now_ms(), grace_s)
-            await witness(new)
-            await self._replace({**self._keys, name: new}, key, new)
-        finally:
-            self._turn.release()
-        return new, secret
-
-    async def delete(self, name: str, witness: Witness = unwitnessed) -> GatewayKey:
-        """Take a key away; what it spent stays in the ledger, under its identity.
-
-        :raises GatewayError: ``not_found``, what ``witness`` raises, or ``storage_unavailable``
-            with nothing changed.
-        """
-        await self._turn.acquire()
-        try:
-            key = self._existing(name)
-            await witness(key)
-            await self._replace({n: k for n, k in self._keys.items() if n != name}, key, None)
-        finally:
-            self._turn.release()
-        return key
-
-    def _check_room(self, more: int) -> None:
-        """Refuse longer lists for which there is no room; shorter ones always find it.
-
-        :raises GatewayError: ``conflict``.
-        """
-        if more > 0 and self._list_bytes + more > MAX_LIST_BYTES:
-            raise GatewayError(
-                "conflict",
-                "the lists of models and addresses of all managed keys would come to more than "
-                f"{MAX_LIST_BYTES} bytes; write prefixes and networks that hold many, or delete "
-                "keys first",
-            )
-
-    async def _replace(
-        self, keys: dict[str, GatewayKey], old: GatewayKey | None, new: GatewayKey | None
-    ) -> None:
-        """Replace the file, then the table.
-
-        :param old: the key that goes, if one does.
-        :param new: the key that comes, if one does.
-        """
-        rows, before = tuple(keys.values()), tuple(self._keys.values())
-        try:
-            # Ten thousand keys take a while to encode, so that is done over there too.
-            await self._writer.submit(lambda: self._write(rows, before))
-        except (OSError, WriterBusyError, WriterStoppedError) as error:
-            raise GatewayError(
-                "storage_unavailable",
-                "the keys could not be written, so nothing was changed; look at the control "
-                "plane's disk",
-                detail=f"{self.path}: {error}",
-            ) from None
-        except Exception:
-            # No answer of a disk, or one that leaves the file in doubt: what is in memory cannot
-            # be trusted either.
-            self._crashed(self.name, Failure())
-            raise
-        self._keys = keys
-        self._list_bytes -= 0 if old is None else old.list_bytes
-        self._list_bytes += 0 if new is None else new.list_bytes
-        for digest in () if old is None else old.own_hashes:
-            del self._owners[digest]
-        if new is not None:
-            self._owners.update(dict.fromkeys(new.own_hashes, new.name))
-        self.revision += 1
-
-    def _write(self, rows: Iterable[GatewayKey], before: Iterable[GatewayKey]) -> None:
-        """Write the file, in the writer's thread."""
-        if self._closed:
-            raise WriterStoppedError("the key file is closed")
-        replace_or_undo(self.path, encode_keys(rows), encode_keys(before))
+        return await self._rotate(
+            name, lambda key, sha256, now_ms: rotated(key, sha256, now_ms, grace_s), witness
+        )
 
 
 def made_keys(

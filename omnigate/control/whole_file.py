@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Callable
 
 from omnigate.files import read_file, replace_file
 
@@ -41,3 +42,21 @@ def replace_or_undo(path: str, new: bytes, old: bytes) -> None:
         if undone:
             raise
         raise FileInDoubtError(f"{path}: {error.strerror}; it was replaced all the same") from error
+
+
+def read_whole(
+    path: str, max_bytes: int, remedy: str, fault: Callable[[str], Exception]
+) -> bytes | None:
+    """Return a file's content, ``None`` where there is none; it blocks.
+
+    :param remedy: what to do about a file that is too long.
+    :param fault: makes what is raised where it cannot be read.
+    """
+    try:
+        return read_file(path, max_bytes)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise fault(f"{path}: {error.strerror}; {remedy}") from None
+        raise fault(
+            f"{path}: cannot be read ({error.strerror}); let this process read it"
+        ) from None

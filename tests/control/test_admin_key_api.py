@@ -231,7 +231,7 @@ class SignInTests(AdminKeyCase):
     def test_while_the_keys_are_away(self) -> None:
         """An admin key waits for them and is not told that it is wrong; the token works."""
         secret = self.create(name="ops", scope="full")["secret"]
-        self.plane.admin_keys._open = False
+        self.plane.admin_keys.is_open = False
         for _ in range(WRONG_IN_WINDOW + 1):
             self.assertEqual(self.status(secret), 503)
         self.assertEqual(self.ask("GET", "/admin/keys").status, 200)

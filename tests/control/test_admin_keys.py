@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -14,13 +15,9 @@ from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.key_values import MAX_EARLIER_SECRETS
-from omnigate.control import admin_keys
 from omnigate.control.admin_key import AdminKey
-from omnigate.control.admin_key_file import (
-    AdminKeysFileError,
-    decode_admin_keys,
-    encode_admin_keys,
-)
+from omnigate.control.admin_key_file import ADMIN_KEYS_FILE, AdminKeysFileError
+from omnigate.control.admin_key_members import changed
 from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.key_secret import is_well_formed, new_secret, sha256_hex
 from omnigate.errors import GatewayError
@@ -29,6 +26,11 @@ from omnigate.testing.writer import SynchronousWriter
 
 NOW_MS = 1_795_982_400_000
 HERE = "192.0.2.7"
+
+
+def to(body: object) -> Callable[[AdminKey], AdminKey]:
+    """Return what makes a change of a body."""
+    return lambda key: changed(key, body)
 
 
 class StoreCase(SynchronousTestCase):
@@ -111,7 +113,9 @@ class FindTests(StoreCase):
         self.assertEqual(self.opens(secret), "")
         self.now_ms += 1
         self.assertEqual(self.opens(secret), "expired")
-        self.successResultOf(Deferred.fromCoroutine(self.store.change("ops", {"disabled": True})))
+        self.successResultOf(
+            Deferred.fromCoroutine(self.store.change("ops", to({"disabled": True})))
+        )
         self.assertEqual(self.opens(secret), "disabled")
 
     def test_not_loaded(self) -> None:
@@ -161,7 +165,7 @@ class ChangeTests(StoreCase):
         ):
             before = self.store.get("ops")
             assert before is not None
-            after = self.successResultOf(Deferred.fromCoroutine(self.store.change("ops", body)))
+            after = self.successResultOf(Deferred.fromCoroutine(self.store.change("ops", to(body))))
             self.assertEqual(after, attrs.evolve(before, **then))
             self.assertEqual(self.load().get("ops"), after)
         for body, param in (
@@ -170,7 +174,8 @@ class ChangeTests(StoreCase):
             ({"colour": None}, "colour"),
         ):
             failure = self.failureResultOf(
-                Deferred.fromCoroutine(self.store.change("ops", body)), GatewayError
+                Deferred.fromCoroutine(self.store.change("ops", to(body))),
+                GatewayError,
             )
             self.assertEqual(failure.value.param, param)
 
@@ -179,7 +184,7 @@ class ChangeTests(StoreCase):
         self.create(name="ops")
         written = os.stat(self.path).st_ino
         self.successResultOf(
-            Deferred.fromCoroutine(self.store.change("ops", {"scope": "full"}, self.witness))
+            Deferred.fromCoroutine(self.store.change("ops", to({"scope": "full"}), self.witness))
         )
         self.assertEqual((len(self.witnessed), os.stat(self.path).st_ino), (1, written))
 
@@ -192,12 +197,12 @@ class ChangeTests(StoreCase):
         body = {"name": "ops", "scope": "full"}
         store, witness = self.store, self.witness
         self.assertEqual(self.refused(store.create(body, witness)), "already_exists")
-        self.assertEqual(self.refused(store.change("x", {}, witness)), "not_found")
+        self.assertEqual(self.refused(store.change("x", to({}), witness)), "not_found")
         self.assertEqual(self.refused(store.delete("x", witness)), "not_found")
         self.assertEqual(self.refused(store.rotate("x", 0, witness)), "not_found")
         self.assertEqual(self.refused(store.rotate("old", 0, witness)), "conflict")
         self.assertEqual(self.refused(store.rotate("off", 0, witness)), "conflict")
-        self.patch(admin_keys, "MAX_ADMIN_KEYS", 3)
+        self.patch(AdminKeyStore, "most", 3)
         body = {"name": "new", "scope": "full"}
         self.assertEqual(self.refused(store.create(body, witness)), "conflict")
         self.assertEqual(len(self.witnessed), witnessed)
@@ -236,7 +241,7 @@ class ChangeTests(StoreCase):
         before = self.bytes()
         for coroutine in (
             self.store.create({"name": "b", "scope": "full"}, mute),
-            self.store.change("ops", {"disabled": True}, mute),
+            self.store.change("ops", to({"disabled": True}), mute),
             self.store.rotate("ops", 0, mute),
             self.store.delete("ops", mute),
         ):
@@ -338,14 +343,14 @@ class FileTests(SynchronousTestCase):
     }
 
     def decode(self, document: object) -> dict[str, AdminKey]:
-        return decode_admin_keys("/state/admin_keys.json", json.dumps(document).encode())
+        return ADMIN_KEYS_FILE.decode("/state/admin_keys.json", json.dumps(document).encode())
 
     def test_there_and_back(self) -> None:
         """What is written is what was read; what has no effect is left out."""
         keys = self.decode({"version": 1, "keys": [self.ROW]})
-        data = encode_admin_keys(keys.values())
+        data = ADMIN_KEYS_FILE.encode(keys.values())
         self.assertEqual(json.loads(data), {"version": 1, "keys": [self.ROW]})
-        self.assertEqual(decode_admin_keys("x", data), keys)
+        self.assertEqual(ADMIN_KEYS_FILE.decode("x", data), keys)
 
     def test_what_is_refused(self) -> None:
         """Each with the path and a remedy; nothing is guessed."""

@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
-from omnigate.control.gateway_key import EarlierSecret, GatewayKey
+from omnigate.control.credential import EarlierSecret
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed
 from omnigate.control.key_secret import sha256_hex
 from omnigate.control.keys import KeyStore

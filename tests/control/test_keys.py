@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.key_values import ENDPOINT_KINDS
 from omnigate.config.schema import KeyConfig
-from omnigate.control import keys
+from omnigate.control import credential_store
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed
 from omnigate.control.key_file import KeysFileError
@@ -76,7 +76,7 @@ class StoreTests(StoreCase):
 
     def test_room_for_lists(self) -> None:
         """Longer lists are refused where there is no room; all else may be done."""
-        self.patch(keys, "MAX_LIST_BYTES", 100)
+        self.patch(KeyStore, "most_list_bytes", 100)
         code = "conflict"
         self.successResultOf(self.create(name="a", models=["m" * 50]))
         self.successResultOf(self.create(name="b", allowed_ips=["10.0.0.0/8", "192.0.2.1"]))
@@ -228,7 +228,7 @@ class LifeTests(StoreCase):
             lambda: NOW_MS,
             crashed=lambda name, failure: crashes.append((name, failure)),
         )
-        self.patch(keys, "encode_keys", lambda rows: 1 // 0)
+        self.patch(credential_store, "replace_or_undo", lambda path, new, old: 1 // 0)
         failed = Deferred.fromCoroutine(store.create({"name": "a"}, lambda name: False))
         self.failureResultOf(failed, ZeroDivisionError)
         ((name, failure),) = crashes

@@ -105,7 +105,7 @@ class SnapshotsTests(SynchronousTestCase):
     def test_a_hash_is_one_keys(self) -> None:
         """Whatever secrets file keys share with managed ones, data planes can take the snapshot."""
         store = self.book.managed
-        self.patch(keys, "replace_or_undo", lambda path, new, old: None)
+        self.patch(credential_store, "replace_or_undo", lambda path, new, old: None)
         made = [
             self.successResultOf(
                 Deferred.fromCoroutine(store.create({"name": name}, lambda _: False))
