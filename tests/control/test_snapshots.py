@@ -21,7 +21,7 @@ from omnigate.config.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from omnigate.control import keys
+from omnigate.control import credential_store
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import KeyBook, KeyStore
