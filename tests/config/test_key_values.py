@@ -153,6 +153,7 @@ class InstantTests(ValueCase):
             ("2027-01-31T00:00:00Z\n", "with its offset"),
             ("2027-02-29T00:00:00Z", "that there is"),
             ("2027-01-31T24:00:00Z", "that there is"),
+            ("2027-01-31T00:00:00+14:60", "with its offset"),
             ("2027-01-31T00:00:60Z", "that there is"),
             ("2027-01-31T00:00:00+24:00", "that there is"),
             ("0000-01-01T00:00:00Z", "that there is"),
