@@ -7,7 +7,7 @@ from typing import Final
 from omnigate.control.admin_json import encode
 from omnigate.control.audit import AuditLog
 from omnigate.control.audit_file import MAX_ENTRIES
-from omnigate.control.audit_line import DONE, FAILED
+from omnigate.control.audit_line import DONE, FAILED, MAX_SEQ
 from omnigate.control.parameters import Parameter, read_whole, whole
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
@@ -24,9 +24,6 @@ from omnigate.control.schemas import whole as whole_schema
 
 #: Two screens, as of usage events.
 DEFAULT_ENTRIES: Final = 100
-
-#: The largest number that every reader of JSON keeps exactly has sixteen digits.
-MAX_SEQ: Final = 10**15 - 1
 
 NUMBER: Final[Schema] = whole_schema(1, MAX_SEQ)
 LIMIT: Final = whole("limit", "how many lines to show", DEFAULT_ENTRIES, MAX_ENTRIES)

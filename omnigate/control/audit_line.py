@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import attrs
 import msgspec
@@ -38,6 +38,9 @@ DETAIL_VALUES: Final = 20
 
 #: A line with its end. Ordinary ones are 300 bytes; ``detail`` gives up members for it.
 MAX_LINE_BYTES: Final = 8 * 1024
+
+#: No line of ours comes to this number, which every reader of JSON keeps exactly.
+MAX_SEQ: Final = 10**15 - 1
 
 #: What a line says in the place of the members of ``detail`` that it had no room for.
 CUT: Final = "cut"
@@ -75,7 +78,7 @@ class AuditLine(msgspec.Struct, frozen=True):
     """
 
     ts: str
-    seq: int
+    seq: Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQ)]
     action: str
     actor: str
     address: str

@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.control.audit_line import (
     DETAIL_CHARS,
     MAX_LINE_BYTES,
+    MAX_SEQ,
     NAME_CHARS,
     AuditEntry,
     decode_line,
@@ -104,7 +105,9 @@ class LineTests(SynchronousTestCase):
         self.assertIsNotNone(decode_line(good))
         for length in range(len(good)):
             self.assertIsNone(decode_line(good[:length]), length)
-        for bad in (b"\0" * 300, b"{}", b"[]", b"null", good.replace(b":1,", b':"1",')):
+        numbers = (b'"1"', b"0", b"-3", b"%d" % (MAX_SEQ + 1), b"%d" % 2**70, b"1.5")
+        wrong = [good.replace(b'"seq":1,', b'"seq":%b,' % number) for number in numbers]
+        for bad in (b"\0" * 300, b"{}", b"[]", b"null", *wrong):
             self.assertIsNone(decode_line(bad), bad)
         self.assertIsNone(decode_line(good.replace(b"\xc3\xa9", b"\xc3\x28")))
         self.assertIsNone(decode_line(good.replace(b'{"\xc3\xa9":1}', b"[" * 3000)))
