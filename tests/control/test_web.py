@@ -149,6 +149,17 @@ class ListenerTests(SynchronousTestCase):
             self.assertEqual((reply.headers["connection"], rest), ("close", b""), sent)
         self.assertEqual(self.calls, [])
 
+    def test_one_host(self) -> None:
+        """Without a host, or with two, nothing is done that a proxy may have meant otherwise."""
+        for hosts in (b"", b"host: a\r\nhost: b\r\n", b"host: a\r\nHOST: a\r\n"):
+            for target in (b"/healthz", b"/admin/keys", b"/internal/config"):
+                channel, transport = self.talk.connect()
+                lines = b"\r\n".join(b": ".join(header) for header in (*ADMIN, *INTERNAL))
+                channel.dataReceived(b"GET %b HTTP/1.1\r\n%b%b\r\n\r\n" % (target, hosts, lines))
+                reply, _ = read_reply(transport.value())
+                self.assertEqual((reply.status, b"host" in reply.body), (400, True), target)
+        self.assertEqual(self.calls, [])
+
     def test_error_shapes(self) -> None:
         """Operators get problem documents, data planes the envelope that clients get."""
         reply = self.talk.ask("GET", "/admin/keys")
