@@ -5,7 +5,7 @@ it holds key hashes and routes, never a secret. A snapshot is installed only whe
 not the one in force, and whatever goes wrong, the one in force stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -53,14 +53,15 @@ class ConfigPull:
         clock: IReactorTime,
         poll_seconds: float,
         cache_path: str,
-        install: Callable[[Snapshot], None],
+        install: Callable[[Snapshot], Iterator[None]],
         writer: IWriter,
         keeps: bool = True,
     ) -> None:
         """Take the parts; nothing is read or fetched before :meth:`start`.
 
         :param fetch: asks the control plane for the snapshot; fires with status and body.
-        :param install: puts a snapshot in force; an exception of it leaves the old one there.
+        :param install: puts a snapshot in force, which it is once the slices that this is done in
+            are at their end; an exception of it leaves the old one there.
         :param writer: the thread that writes the copy.
         :param keeps: whether it writes the copy. Of several workers one does, for all to start
             from.
@@ -159,7 +160,10 @@ class ConfigPull:
             return
         try:
             snapshot = decode_snapshot(body)
-            self._put_in_force(snapshot, body)
+            # At once: nobody is served before there is a config.
+            for _ in self._install(snapshot):
+                pass
+            self._is_in_force(snapshot, body)
         except SnapshotError as error:
             _log.error(
                 "{path} is damaged and is not used: {error}", path=self._cache_path, error=error
@@ -213,7 +217,7 @@ class ConfigPull:
         # same bytes come out; then there is nothing to decode.
         if body != self._last_body:
             try:
-                self._take(await self._decode(body), body)
+                await self._take(await self._decode(body), body)
             except SnapshotError as error:
                 self._failed(f"the control plane's snapshot is not usable: {error}")
                 return
@@ -231,11 +235,15 @@ class ConfigPull:
             return decode_snapshot(body)
         return await self._writer.submit(lambda: decode_snapshot(body))
 
-    def _take(self, snapshot: Snapshot, body: bytes) -> None:
+    async def _take(self, snapshot: Snapshot, body: bytes) -> None:
         """Install a snapshot that came from the control plane, if it is new."""
         if snapshot.version != self.version:
             try:
-                self._put_in_force(snapshot, body)
+                for _ in self._install(snapshot):
+                    await self._pause()
+                self._is_in_force(snapshot, body)
+            except CancelledError:
+                raise
             except Exception as error:
                 if snapshot.version != self._broken_version:
                     self._broken_version = snapshot.version
@@ -245,8 +253,13 @@ class ConfigPull:
                 self._save(body)
         self._last_body = body
 
-    def _put_in_force(self, snapshot: Snapshot, body: bytes) -> None:
-        self._install(snapshot)
+    def _pause(self) -> Deferred[None]:
+        """Let the reactor look at everything else."""
+        turn: Deferred[None] = Deferred(lambda _: call.cancel())
+        call = self._clock.callLater(0, turn.callback, None)
+        return turn
+
+    def _is_in_force(self, snapshot: Snapshot, body: bytes) -> None:
         self._in_force = snapshot
         self._last_body = body
         # From here on, what was told before would be another config again: a key that is blocked

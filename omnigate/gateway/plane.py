@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -16,6 +16,7 @@ from omnigate.gateway.abandoned import Abandoned
 from omnigate.gateway.access_log import AccessLine, AccessLog, level_of, time_text
 from omnigate.gateway.admission import Admission
 from omnigate.gateway.cache import ResponseCache
+from omnigate.gateway.compiling import compile_tables
 from omnigate.gateway.exchange import Exchange
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.own_usage import OwnUsage
@@ -31,7 +32,6 @@ from omnigate.gateway.tables import (
     OpenUpstream,
     Tables,
     Upstream,
-    compile_tables,
     retired_upstreams,
 )
 from omnigate.gateway.tables import (
@@ -244,10 +244,21 @@ class DataPlane:
         return None
 
     def install(self, snapshot: Snapshot, open_upstream: OpenUpstream) -> None:
-        """Put a snapshot in force; requests under way keep the tables they began with."""
+        """Put a snapshot in force, all at once."""
+        for _ in self.installing(snapshot, open_upstream):
+            pass
+
+    def installing(
+        self, snapshot: Snapshot, open_upstream: OpenUpstream
+    ) -> Generator[None, None, None]:
+        """Put a snapshot in force in slices: it is once the generator is at its end, not before.
+
+        Requests under way keep the tables they began with.
+        """
         before = self.tables
         now = self.clock.seconds()
-        tables = self.tables = compile_tables(snapshot, before, open_upstream, now, self._limits)
+        tables = yield from compile_tables(snapshot, before, open_upstream, now, self._limits)
+        self.tables = tables
         self._limits.keep(tables.identities)
         self.installed_at = self.wall()
         self.troubles.keep(tables)

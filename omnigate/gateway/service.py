@@ -10,7 +10,7 @@ nothing is delivered: what was used is in the spool, for the next start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -175,9 +175,9 @@ class DataService(DaemonService):
         self.listener.reread()
         forget_tls_contexts()
 
-    def install(self, snapshot: Snapshot) -> None:
-        """Put a snapshot in force, and say what it brings and what it lacks."""
-        self.parts.plane.install(snapshot, self._open_upstream)
+    def install(self, snapshot: Snapshot) -> Generator[None, None, None]:
+        """Put a snapshot in force in slices, and say what it brings and what it lacks."""
+        yield from self.parts.plane.installing(snapshot, self._open_upstream)
         tables = self.parts.plane.tables
         assert tables is not None
         self.log.info(

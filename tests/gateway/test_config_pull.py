@@ -1,7 +1,7 @@
 """The config pull: the newest snapshot is in force, and never less than there was."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -46,6 +46,7 @@ class PullCase(SynchronousTestCase):
         self.asked = 0
         self.open: list[Deferred[tuple[int, bytes]]] = []
         self.installed: list[Snapshot] = []
+        self.slices: list[Callable[[], None]] = []
         self.fault: Exception | None = None
         self.pull = self.make()
 
@@ -64,8 +65,11 @@ class PullCase(SynchronousTestCase):
             return fail(self.answer)
         return succeed(self.answer)
 
-    def install(self, new: Snapshot) -> None:
-        """Put a snapshot in force, or fail."""
+    def install(self, new: Snapshot) -> Iterator[None]:
+        """Put a snapshot in force, or fail, with something that happens behind each slice."""
+        for happens in self.slices:
+            self.clock.callLater(0, happens)
+            yield
         if self.fault is not None:
             raise self.fault
         self.installed.append(new)
@@ -106,6 +110,41 @@ class PollTests(PullCase):
         self.assertEqual(self.pull.version, snapshot("a").version)
         self.assertEqual(decode_snapshot(self.cached()), snapshot("a"))
         self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
+
+    def test_slices(self) -> None:
+        """A large config comes into force slice by slice, each in a turn of the reactor's own.
+
+        Until then the one before is told as the one in force, and what is told meanwhile counts.
+        """
+        self.give(snapshot("a"))
+        self.pull.start()
+        seen = []
+
+        def look() -> None:
+            seen.append((self.pull.version, self.asked, len(self.installed)))
+            self.pull.told(snapshot("c").version)
+            self.give(snapshot("c"))
+            self.slices = []
+
+        self.slices = [look] * 3
+        self.give(snapshot("b"))
+        self.clock.advance(POLL)
+        self.assertEqual(seen, [(snapshot("a").version, 2, 1)] * 3)
+        self.assertEqual(self.pull.version, snapshot("c").version)
+
+    def test_stop_between_slices(self) -> None:
+        """A stop gives up what is half done; the copy on disk is that of the config in force."""
+        self.give(snapshot("a"))
+        self.pull.start()
+        stopped: list[Deferred[None]] = []
+        self.slices = [lambda: None, lambda: stopped.append(self.pull.stop()), lambda: None]
+        self.give(snapshot("b"))
+        self.clock.advance(POLL)
+        self.successResultOf(stopped[0])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.pull.version, snapshot("a").version)
+        self.assertEqual(decode_snapshot(self.cached()), snapshot("a"))
+        self.assertEqual(len(self.installed), 1)
 
     def test_only_what_is_new(self) -> None:
         """The same version is not installed again, another one is."""

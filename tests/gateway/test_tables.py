@@ -11,13 +11,13 @@ from omnigate.capabilities import Capabilities
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import models_list
+from omnigate.gateway.compiling import ROWS_AT_ONCE, compile_tables
 from omnigate.gateway.plane import compile_upstream
 from omnigate.gateway.tables import (
     MAX_MODEL_LISTS,
     KeyLimits,
     Tables,
     Upstream,
-    compile_tables,
     retired_upstreams,
 )
 from omnigate.protocols.addresses import parse_address
@@ -52,7 +52,15 @@ class TablesTestCase(SynchronousTestCase):
         return compile_upstream(config, parse_address(config.base_url), pool, {})
 
     def compile(self, given: Snapshot, before: Tables | None = None) -> Tables:
-        return compile_tables(given, before, self.open, 0.0, KeyLimits())
+        compiling = compile_tables(given, before, self.open, 0.0, KeyLimits())
+        self.slices = 1
+        while True:
+            try:
+                next(compiling)
+            except StopIteration as ended:
+                tables: Tables = ended.value
+                return tables
+            self.slices += 1
 
 
 class CompileTests(TablesTestCase):
@@ -129,6 +137,29 @@ class CompileTests(TablesTestCase):
         for compiled in narrow:
             self.assertEqual(told, tables.model_list(compiled, "openai", 7))
             self.assertLessEqual(len(tables.model_lists), MAX_MODEL_LISTS)
+
+    def test_slices(self) -> None:
+        """However many rows there are, no slice has more of them than a few; few are done at once.
+
+        What comes out is the same, and one that is given up half way changes nothing.
+        """
+        many = [
+            key(f"k{i}", f"og-key-{i:020}", rpm=60, tpm=100, expires_ms=10**12, endpoints=("chat",))
+            for i in range(5 * ROWS_AT_ONCE)
+        ]
+        routes = tuple(route(f"m{i}", ("u1", "v")) for i in range(3 * ROWS_AT_ONCE))
+        tables = self.compile(snapshot(keys=tuple(many), routes=routes))
+        self.assertEqual(1 + 5 + 3, self.slices)
+        self.assertEqual([one.name for one in many], [one.name for one in tables.keys.values()])
+        self.assertEqual([one.model for one in routes], list(tables.routes))
+        before = list(tables.keys.values())
+        fewer = snapshot(keys=tuple(reversed(many)), routes=routes[:1])
+        given_up = compile_tables(fewer, tables, self.open, 0.0, KeyLimits())
+        next(given_up)
+        given_up.close()
+        self.assertEqual(before, list(tables.keys.values()))
+        self.compile(snapshot())
+        self.assertEqual(1, self.slices)
 
 
 class ReloadTests(TablesTestCase):
