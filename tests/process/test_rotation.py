@@ -14,7 +14,7 @@ from omnigate.config.key_values import instant_ms
 from tests.process.daemons import ADMIN_TOKEN, Gateway, route_table, upstream_table, wait_for
 
 #: Longer than a poll and a start of a command take on a machine under load.
-GRACE_SECONDS = 8
+GRACE_SECONDS = 5
 
 
 def config(provider_port: int) -> str:
