@@ -98,6 +98,7 @@ class Generation:
     """The stores of one life, and what is made of them; a :class:`~omnigate.control.guard.Group`.
 
     :ivar stores: in the order they are opened in.
+    :ivar crashed: called with the name of what broke, and with what that was.
     """
 
     lasting: Lasting
@@ -112,13 +113,21 @@ class Generation:
     stores: tuple[Store, ...]
     writers: tuple[IWriter, ...]
     endpoints: tuple[Endpoint, ...]
+    crashed: Crashed
 
     def take_config(self) -> None:
-        """Take over what the config in force says of keys and ledger."""
-        config_file = self.lasting.config_file
-        retention = config_file.config.retention
-        self.ledger.keep(ids_days=retention.ledger_ids_days, ledger_days=retention.ledger_days)
-        self.book.take(config_file.gateway_keys)
+        """Take over what the config in force says of keys and ledger.
+
+        A generation that cannot is crashed: it would go on to let in who is no longer in the file,
+        and the next one begins with the config in force.
+        """
+        try:
+            config_file = self.lasting.config_file
+            retention = config_file.config.retention
+            self.ledger.keep(ids_days=retention.ledger_ids_days, ledger_days=retention.ledger_days)
+            self.book.take(config_file.gateway_keys)
+        except Exception:
+            self.crashed("taking the config over", Failure())
 
     def tell_clashes(self) -> None:
         """Log the file keys that have the name or the secret of a managed key."""
@@ -221,6 +230,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *OwnUsage(book, watch).endpoints(),
             *admin.endpoints(),
         ),
+        crashed=crashed,
     )
 
 

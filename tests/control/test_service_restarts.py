@@ -14,8 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.config_watch import POLL_SECONDS
 from omnigate.control.guard import PAUSING, RESTARTING
+from omnigate.control.keys import KeyBook
 from omnigate.control.service import ControlParts, ControlService
 from omnigate.ledger.books import Books
+from omnigate.ledger.service import Ledger
 from omnigate.reactor_lag import ReactorLag
 from tests.control.conversation import INTERNAL, read_reply, request_bytes
 from tests.control.plane import CONFIG, Plane, event
@@ -26,7 +28,7 @@ class BrokenError(Exception):
     """What nobody expects."""
 
 
-def breaks(*arguments: Any) -> None:
+def breaks(*arguments: Any, **options: Any) -> None:
     raise BrokenError
 
 
@@ -197,6 +199,24 @@ class RestartTests(RestartCase):
             self.flushLoggedErrors()
             reply = self.plane.admin("GET", "/admin/keys/website")
             self.assertEqual(reply.status, 200, asked)
+
+    def test_a_config_that_breaks_something(self) -> None:
+        """Stores that cannot take a config over are made anew, with that config; no key is left."""
+        for home, name in ((KeyBook, "take"), (KeyBook, "clashes"), (Ledger, "keep")):
+            self.setUp()
+            self.start()
+            self.plane.write_config(CONFIG.replace('"app"', '"website"'))
+            broken = self.patch(home, name, breaks)
+            self.ending.hangup()
+            broken.restore()
+            self.flushLoggedErrors(BrokenError)
+            self.plane.clock.advance(0)
+            generation = self.plane.guard.current
+            assert generation is not None
+            self.plane.take(generation)
+            self.assertEqual(self.plane.guard.restarts, name != "clashes", name)
+            self.assertEqual(self.plane.admin("GET", "/admin/keys/website").status, 200, name)
+            self.assertEqual(self.plane.admin("GET", "/admin/keys/app").status, 404, name)
 
     def test_a_request_under_way(self) -> None:
         """A batch that waits behind one that crashes everything is answered 503, too."""
