@@ -420,7 +420,8 @@ def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[b
     :raises OSError: it cannot be read, or is not there; when the first piece is asked for. It names
         the file.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK the opening of a named pipe would wait for somebody to write there.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if start:
             os.lseek(fd, start, os.SEEK_SET)
@@ -642,10 +643,12 @@ class WriterThread:
         if seconds > SLOW_JOB_SECONDS:
             self.log.warn(
                 "the writer {name} took {seconds:.1f} s for one job, {syncing:.1f} s of them for "
-                "syncs; look after the disk of its folder",
+                "syncs{remedy}",
                 name=self.name,
                 seconds=seconds,
                 syncing=syncing,
+                # A large config that is read, or a ledger that is loaded, is work for the core.
+                remedy="; look after the disk of its folder" if syncing > seconds / 2 else "",
             )
         if isinstance(result, Failure):
             done.errback(result)

@@ -533,6 +533,12 @@ class ReadPiecesTests(SynchronousTestCase):
             error = self.assertRaises(OSError, next, reading)
             self.assertEqual((error.errno, error.filename), (errno.EIO, "/state/file"))
 
+    def test_a_pipe_holds_nobody(self) -> None:
+        """One that nobody writes is empty; a start does not wait for a writer."""
+        path = self.mktemp()
+        os.mkfifo(path)
+        self.assertEqual(list(files.read_pieces(path)), [])
+
 
 class ReadLinesTests(FolderTestCase):
     def test_lines_with_their_offsets(self) -> None:
@@ -828,3 +834,4 @@ class WriterThreadTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertTrue(0.05 <= told[0]["syncing"] <= told[0]["seconds"], told[0])
         self.assertEqual(told[1]["syncing"], 0.0)
+        self.assertEqual(["disk" in event["remedy"] for event in told], [True, False])

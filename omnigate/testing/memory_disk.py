@@ -82,6 +82,7 @@ class MemoryDisk:
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
     O_CREAT, O_EXCL, O_TRUNC, O_APPEND = os.O_CREAT, os.O_EXCL, os.O_TRUNC, os.O_APPEND
     O_CLOEXEC, O_DIRECTORY = os.O_CLOEXEC, os.O_DIRECTORY
+    O_NONBLOCK = os.O_NONBLOCK
     SEEK_SET, POSIX_FADV_DONTNEED = os.SEEK_SET, os.POSIX_FADV_DONTNEED
     LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
     stat_result = os.stat_result
