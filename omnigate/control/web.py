@@ -32,7 +32,7 @@ from twisted.web.http import HTTPChannel, Request, datetimeToString
 from zope.interface import implementer
 
 from omnigate.client_address import TrustedProxies
-from omnigate.control.auth import INTERNAL, Credentials
+from omnigate.control.auth import INTERNAL, OPEN, Credentials
 from omnigate.control.routes import (
     WRITE,
     Answer,
@@ -112,6 +112,11 @@ class ControlRequest(Request):
     @property
     def _gate(self) -> Gate:
         return self.channel.gate
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was admitted by a credential."""
+        return self._admitted is not None and self._audience != OPEN
 
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
@@ -305,7 +310,7 @@ class ControlChannel(HTTPChannel):
 
     def connectionMade(self) -> None:
         """Start the wait for a request."""
-        self.factory.connections += 1
+        self.factory.opened(self)
         super().connectionMade()
 
     def dataReceived(self, data: bytes) -> None:
@@ -327,6 +332,8 @@ class ControlChannel(HTTPChannel):
         # The channel keeps the request line under these names until the body is there, which
         # would be too late.
         refusal = request.judge_head(self._command, self._path, self._version, self.length)
+        if refusal is None and request.is_known:
+            self.factory.vouched(self)
         if refusal is None or self.length == 0:
             super().allHeadersReceived()
             return
@@ -388,11 +395,16 @@ class ControlChannel(HTTPChannel):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the connection."""
-        self.factory.connections -= 1
+        self.factory.lost(self)
         self._stop_deadline()
         if self._linger is not None and self._linger.active():
             self._linger.cancel()
         super().connectionLost(reason)
+
+    def give_way(self) -> None:
+        """Close at once, for somebody else."""
+        transport: Any = self.transport
+        transport.abortConnection()
 
     def _start_deadline(self) -> None:
         if self._deadline is None:
@@ -411,7 +423,11 @@ class ControlChannel(HTTPChannel):
 
 @implementer(IProtocolNegotiationFactory)
 class ControlFactory(Factory):
-    """Makes the connections of the control plane's listener, as many as it may hold."""
+    """Makes the connections of the control plane's listener, as many as it may hold.
+
+    Where there is no room, the oldest one gives way on which nobody has shown a right credential
+    yet: whoever opens many cannot keep operators and data planes out.
+    """
 
     noisy = False
 
@@ -419,11 +435,16 @@ class ControlFactory(Factory):
         self.gate = gate
         self.connections = 0
         self._max_connections = max_connections
+        self._strangers: dict[ControlChannel, None] = {}  # the oldest first
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
-        """Make one connection; ``None``, beyond the bound, closes it at once."""
+        """Make one connection; ``None``, where there is no room for it, closes it at once."""
         if self.connections >= self._max_connections:
-            return None
+            if not self._strangers:
+                return None
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.give_way()
         channel = ControlChannel()
         channel.factory = self
         channel.gate = self.gate
@@ -431,6 +452,20 @@ class ControlFactory(Factory):
         # The channel's own would use the global reactor.
         channel.callLater = self.gate.clock.callLater  # type: ignore[method-assign,assignment]
         return channel
+
+    def opened(self, channel: ControlChannel) -> None:
+        """Count a connection, of which nothing is known yet."""
+        self.connections += 1
+        self._strangers[channel] = None
+
+    def vouched(self, channel: ControlChannel) -> None:
+        """Keep a connection on which somebody has shown a right credential."""
+        self._strangers.pop(channel, None)
+
+    def lost(self, channel: ControlChannel) -> None:
+        """Forget a connection."""
+        self.connections -= 1
+        self._strangers.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
         """What a TLS handshake may agree on; without it a client that names any is refused."""

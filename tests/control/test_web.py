@@ -355,13 +355,43 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual(self.talk.clock.getDelayedCalls(), [])
 
     def test_connections_are_bounded(self) -> None:
-        """One connection too many is closed at once."""
+        """One too many is closed at once, where all others have shown who they are."""
         factory: Any = ControlFactory(self.talk.factory.gate, max_connections=1)
         self.talk.factory = factory
-        _, transport = self.talk.connect()
+        channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN))
         self.assertIsNone(factory.buildProtocol(None))
         transport.loseConnection()
         self.assertIsNotNone(factory.buildProtocol(None))
+
+    def test_strangers_give_way(self) -> None:
+        """Whoever opens many connections keeps neither operators nor data planes out."""
+        factory: Any = ControlFactory(self.talk.factory.gate, max_connections=6)
+        self.talk.factory = factory
+        kept = []
+        for target, credential in (("/admin/keys", ADMIN), ("/internal/config", INTERNAL)):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(request_bytes("GET", target, credential))
+            kept.append(transport)
+        wrong = ((b"authorization", b"Bearer wrong"),)
+        strangers = []
+        for sent in (
+            b"",
+            b"GET /admin/keys HT",
+            request_bytes("GET", "/healthz"),
+            request_bytes("GET", "/admin/keys", wrong),
+            request_bytes("GET", "/healthz", ADMIN),
+        ):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(sent)
+            strangers.append(transport)
+            self.assertEqual(self.talk.ask("GET", "/admin/keys", ADMIN).status, 200)
+        for _ in range(20):
+            strangers.append(self.talk.connect()[1])
+        self.assertEqual([transport.connected for transport in strangers[-4:]], [True] * 4)
+        self.assertFalse(any(transport.connected for transport in strangers[:-4]))
+        self.assertTrue(all(transport.connected for transport in kept))
+        self.assertEqual(factory.connections, 6)
 
 
 class HalfClosingTests(SynchronousTestCase):
