@@ -1,4 +1,8 @@
-"""What a key has spent and what it may: asked of the control plane, which alone knows of money."""
+"""What a key has spent and what it may: asked of the control plane, which alone knows of money.
+
+However often a key asks, there is one question at a time for it: whoever asks meanwhile is told the
+same. So no key keeps others from asking, nor the control plane from its work.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,13 @@ if TYPE_CHECKING:
 
 PATH = "/v1/usage"
 
-#: Questions under way at once. Each is a connection to the control plane, which answers such a
+#: Keys that are asked for at once. Each is a connection to the control plane, which answers such a
 #: question in under a millisecond: this is more than anybody waits for.
 MAX_ASKED = 16
+
+#: Clients that wait for the answer about one key, those who left among them; an application's
+#: processes that all begin at once, and no more memory than 1 MB.
+MAX_WAITING = 256
 
 
 class OwnUsage:
@@ -34,7 +42,8 @@ class OwnUsage:
 
     def __init__(self, get: Callable[[str], Deferred[tuple[int, bytes]]]) -> None:
         self._get = get
-        self._asked = 0
+        # Who waits, by the key's identity.
+        self._waiting: dict[str, list[Exchange]] = {}
 
     def ask(self, exchange: Exchange) -> None:
         """Ask for an exchange whose key is known, and answer it.
@@ -43,22 +52,31 @@ class OwnUsage:
         """
         key = exchange.key
         assert key is not None
-        if self._asked >= MAX_ASKED:
+        identity = key.sha256
+        waiting = self._waiting.get(identity)
+        if waiting is not None and len(waiting) < MAX_WAITING:
+            waiting.append(exchange)
+            return
+        if waiting is not None or len(self._waiting) >= MAX_ASKED:
             raise GatewayError(
                 "overloaded", "too many ask for their usage at once; try again", retry_after=1
             )
-        self._asked += 1
-        asked = self._get(f"/internal{PATH}/{key.sha256}")
-        asked.addBoth(self._answered, exchange)
-        asked.addErrback(exchange.crashed)
+        self._waiting[identity] = [exchange]
+        self._get(f"/internal{PATH}/{identity}").addBoth(self._answered, identity)
 
-    def _answered(self, result: tuple[int, bytes] | Failure, exchange: Exchange) -> None:
-        self._asked -= 1
-        if exchange.settled:
-            return
+    def _answered(self, result: tuple[int, bytes] | Failure, identity: str) -> None:
+        if isinstance(result, Failure) and not result.check(ControlError):
+            self.log.failure("what a key has used could not be asked for", result)
+        for exchange in self._waiting.pop(identity):
+            if exchange.settled:
+                continue
+            try:
+                self._tell(exchange, result)
+            except Exception:
+                exchange.crashed(Failure())
+
+    def _tell(self, exchange: Exchange, result: tuple[int, bytes] | Failure) -> None:
         if isinstance(result, Failure):
-            if not result.check(ControlError):
-                self.log.failure("what a key has used could not be asked for", result)
             exchange.refuse(_unavailable())
             return
         status, body = result

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.gateway.control_client import ControlError
-from omnigate.gateway.own_usage import MAX_ASKED, OwnUsage
+from omnigate.gateway.own_usage import MAX_ASKED, MAX_WAITING, OwnUsage
 from tests.planes.memory import KEY, FakeClient, MemoryDataPlane, digest_of, get, key, request
 from tests.planes.scenes import CHAT
 
@@ -114,11 +114,26 @@ class OwnUsageTests(SynchronousTestCase):
             self.asked[-1][1].callback((200, TOLD))
         self.assertEqual({("k1", "client_disconnected")}, set(self.plane.refused))
 
+    def test_a_key_that_asks_again_and_again(self) -> None:
+        """There is one question for it, and one answer for all who wait and are still there."""
+        clients = [self.ask() for _ in range(3 * MAX_ASKED)]
+        [(_, answer)] = self.asked
+        clients[1].leave()
+        answer.callback((200, TOLD))
+        del clients[1]
+        self.assertEqual({(200, TOLD)}, {(one.answer.status, one.answer.body) for one in clients})
+        for _ in range(MAX_WAITING):
+            self.ask().leave()
+        self.assertEqual(2, len(self.asked))
+        self.assertEqual("overloaded", self.ask().answer.code)
+
     def test_a_crowd(self) -> None:
-        """So many ask at once and no more; those who ask later are served."""
-        clients = [self.ask() for _ in range(MAX_ASKED)]
-        refused = self.ask().answer
-        self.assertEqual((503, "overloaded"), (refused.status, refused.code))
+        """So many keys ask at once and no more; those who ask later are served."""
+        secrets = [f"og-key-{number:020}" for number in range(MAX_ASKED + 1)]
+        self.plane = MemoryDataPlane(keys=[key(secret, secret) for secret in secrets])
+        self.plane.plane.own_usage = OwnUsage(self.get)
+        *clients, refused = [self.ask(secret) for secret in secrets]
+        self.assertEqual((503, "overloaded"), (refused.answer.status, refused.answer.code))
         self.asked[0][1].callback((200, TOLD))
         self.assertEqual(200, clients[0].answer.status)
-        self.assertEqual(b"", self.ask().received())
+        self.assertEqual(b"", self.ask(secrets[-1]).received())
