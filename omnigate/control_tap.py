@@ -32,10 +32,10 @@ from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
-from omnigate.files import WriterThread
 from omnigate.folder_watch import FolderWatch
 from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
+from omnigate.writer_thread import WriterThread
 
 PROGRAM = "omnigate-control"
 

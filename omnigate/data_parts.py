@@ -23,7 +23,6 @@ from omnigate.daemon import (
     refuse_start,
 )
 from omnigate.data_tap import LISTEN, METRICS_LISTEN, METRICS_PORT, PROGRAM
-from omnigate.files import WriterThread
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
@@ -42,6 +41,7 @@ from omnigate.protocols.connector import connect
 from omnigate.protocols.pool import Connect
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.settings import DataSettings
+from omnigate.writer_thread import WriterThread
 
 _log = Logger(namespace="omnigate.data")
 

@@ -40,6 +40,7 @@ FLOORS = {
             "tls_endpoint",
             "token_bucket",
             "upstream_state",
+            "writer_thread",
         ),
         0,
     ),
@@ -68,11 +69,11 @@ FLOORS = {
 
 # What the floors alone would allow, and the house does not: importer, and what it must not know.
 FORBIDDEN = {
-    "wire": {"files", "settings", "systemd_notify"},
-    "config": {"files", "systemd_notify"},
-    "dialects": {"files", "settings", "systemd_notify", "money"},
-    "protocols": {"files", "settings", "money", "config"},
-    "outbound": {"files", "settings", "money", "config"},
+    "wire": {"files", "writer_thread", "settings", "systemd_notify"},
+    "config": {"files", "writer_thread", "systemd_notify"},
+    "dialects": {"files", "writer_thread", "settings", "systemd_notify", "money"},
+    "protocols": {"files", "writer_thread", "settings", "money", "config"},
+    "outbound": {"files", "writer_thread", "settings", "money", "config"},
     "jobs": {"protocols"},
     "ledger": {"protocols"},
     "gateway": {"jobs", "ledger"},

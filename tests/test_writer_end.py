@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.files import WriterStoppedError, WriterThread
 from omnigate.testing.writer import SynchronousWriter
+from omnigate.writer_thread import WriterStoppedError, WriterThread
 
 #: More than anything here takes.
 SECONDS = 30.0

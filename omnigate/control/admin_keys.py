@@ -16,7 +16,7 @@ from omnigate.control.admin_key_members import read_new
 from omnigate.control.credential_store import CredentialStore, Witness, unwitnessed
 from omnigate.control.key_secret import is_well_formed, new_secret, sha256_hex
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter
+from omnigate.writer_thread import IWriter
 
 #: A credential for each person and program of a large company.
 MAX_ADMIN_KEYS: Final = 1_000

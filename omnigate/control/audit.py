@@ -21,7 +21,7 @@ from omnigate.control.audit_file import MAX_ENTRIES, AuditFile, AuditFileError
 from omnigate.control.audit_line import FAILED, AuditEntry, AuditLine
 from omnigate.control.sign_in_tallies import SignInTallies, Tally
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 __all__ = ["AuditEntry", "AuditLine", "AuditLog"]
 

@@ -22,7 +22,14 @@ from omnigate.control.audit_line import (
     encode_line,
     line_of,
 )
-from omnigate.files import AppendFile, file_size, list_names, read_lines, rename_file, settle_file
+from omnigate.files import (
+    AppendFile,
+    file_size,
+    list_names,
+    read_lines,
+    rename_file,
+    settle_file,
+)
 
 #: Older files that are kept, ``.1`` the newest of them.
 OLDER_FILES: Final = 3

@@ -25,7 +25,7 @@ from omnigate.control.config_reading import FileStamp, Reading, read_config, sta
 from omnigate.control.config_watch import ConfigWatch, MakeFolders
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 #: A log shows the first faults of a file; the admin API shows all.
 MAX_LOGGED_FAULTS: Final = 50

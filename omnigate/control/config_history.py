@@ -25,8 +25,9 @@ from omnigate.control.config_reading import Reading
 from omnigate.control.redaction import redacted
 from omnigate.control.whole_file import read_whole
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError, replace_file
+from omnigate.files import replace_file
 from omnigate.periods import rfc3339
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 FILE_VERSION: Final = 1
 

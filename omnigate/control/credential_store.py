@@ -14,7 +14,7 @@ from omnigate.control.credential_file import CredentialFile
 from omnigate.control.key_secret import sha256_hex
 from omnigate.control.whole_file import replace_or_undo
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 C = TypeVar("C", bound=Credential)
 

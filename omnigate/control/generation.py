@@ -39,9 +39,9 @@ from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.events import UsageEvent
-from omnigate.files import IWriter
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
+from omnigate.writer_thread import IWriter
 
 #: The writer threads of a generation. No poll of a data plane waits for the disk, so snapshots are
 #: encoded by one of their own.

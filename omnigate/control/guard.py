@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 from omnigate.control.restarts import Restarts
 from omnigate.control.routes import Answer, Call, Endpoint, Routes, Run
 from omnigate.errors import GatewayError
-from omnigate.files import IWriter
+from omnigate.writer_thread import IWriter
 
 #: Why requests are not served, in fixed words: who asks /readyz needs no credential.
 LOADING: Final = "the ledger is being loaded"
@@ -67,8 +67,8 @@ class Store(Protocol):
         """Let go of everything at once, and write nothing; fail whoever waits.
 
         Its writer is ended by the guard. What has to be done in the writer's thread, such as
-        closing files, is handed to :meth:`~omnigate.files.IWriter.abandon`. What it returns is
-        waited for if it is a Deferred.
+        closing files, is handed to :meth:`~omnigate.writer_thread.IWriter.abandon`. What it returns
+        is waited for if it is a Deferred.
         """
 
 

@@ -22,7 +22,7 @@ from omnigate.control.gateway_key import MANAGED, GatewayKey, file_key, rotated
 from omnigate.control.key_file import KEYS_FILE
 from omnigate.control.key_members import FIELDS, read_members
 from omnigate.control.key_secret import new_secret
-from omnigate.files import IWriter
+from omnigate.writer_thread import IWriter
 
 #: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
 #: thousand keys are about 3 MB of both, which a poll still carries without anybody noticing.

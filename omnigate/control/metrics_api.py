@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.routes import Answer, Call, Endpoint
-from omnigate.files import IWriter
 from omnigate.metric_text import OPENMETRICS, PLAIN, wants_openmetrics
+from omnigate.writer_thread import IWriter
 
 
 class MetricsApi:

@@ -25,8 +25,8 @@ from omnigate.control.generation import Generation
 from omnigate.control.guard import Guard
 from omnigate.control.metrics import ControlMetrics
 from omnigate.daemon_service import DaemonService, Ending, Listener
-from omnigate.files import IWriter
 from omnigate.reactor_lag import ReactorLag
+from omnigate.writer_thread import IWriter
 
 
 @attrs.define(eq=False)

@@ -20,8 +20,8 @@ from omnigate.config.snapshot import SnapshotKey, SnapshotSecret
 from omnigate.config.snapshot_pieces import Frame, encode_frame, encode_key, seal
 from omnigate.control.budget_watch import BudgetWatch, Pause
 from omnigate.control.gateway_key import GatewayKey
-from omnigate.files import IWriter
 from omnigate.ledger.service import LedgerNotReady
+from omnigate.writer_thread import IWriter
 
 #: Keys that are gone through, and encoded if need be, in one go on the reactor's thread: 2 ms.
 MAX_KEYS_AT_ONCE: Final = 500

@@ -20,9 +20,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from omnigate.errors import UPSTREAM_CUT
-from omnigate.files import IWriter
 from omnigate.gateway.log_output import STANDARD_OUTPUT, LogOutput
 from omnigate.text import valid_text
+from omnigate.writer_thread import IWriter
 
 OFF: Final = "off"
 

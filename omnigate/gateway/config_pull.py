@@ -18,9 +18,10 @@ from omnigate.config.snapshot import (
     SnapshotError,
     decode_snapshot,
 )
-from omnigate.files import IWriter, read_file, replace_file
+from omnigate.files import read_file, replace_file
 from omnigate.gateway.outage import Outage
 from omnigate.text import reason_of
+from omnigate.writer_thread import IWriter
 
 #: The fetch has a time limit of its own; this one holds should it ever be forgotten.
 FETCH_SECONDS = 15.0

@@ -14,7 +14,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.files import IWriter
 from omnigate.gateway.metrics import DataMetrics
 from omnigate.metric_text import OPENMETRICS, PLAIN, exposition, wants_openmetrics
 from omnigate.protocols.client import ClientFactory
@@ -23,6 +22,7 @@ from omnigate.protocols.response import Response
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.wire.head import HeadError, RequestHead
 from omnigate.wire.target import Target, TargetError
+from omnigate.writer_thread import IWriter
 
 #: Connections at once: two or three Prometheus servers, an agent and a person.
 MAX_SCRAPERS: Final = 16

@@ -22,7 +22,6 @@ from omnigate import systemd_notify
 from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.daemon_service import Certificate, DaemonService, Ending, Listener
 from omnigate.errors import GatewayError, openai_envelope
-from omnigate.files import IWriter
 from omnigate.gateway.access_log import AccessLog
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
@@ -40,6 +39,7 @@ from omnigate.protocols.connector import forget_tls_contexts
 from omnigate.protocols.pool import Connect, UpstreamPool
 from omnigate.protocols.response import status_line
 from omnigate.settings import DataSettings
+from omnigate.writer_thread import IWriter
 
 #: How often a drain looks whether all requests have ended, in seconds.
 _DRAIN_LOOK_SECONDS = 0.05

@@ -35,7 +35,6 @@ from twisted.logger import Logger
 from omnigate.events import MAX_EVENT_BYTES, is_intact
 from omnigate.files import (
     AppendFile,
-    IWriter,
     append_file,
     close_file,
     file_size,
@@ -46,6 +45,7 @@ from omnigate.files import (
     sweep_temporaries,
     sync_directory,
 )
+from omnigate.writer_thread import IWriter
 
 #: How much may wait: about three hours of a plane with ten requests a second.
 MAX_EVENTS = 100_000

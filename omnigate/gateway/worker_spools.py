@@ -18,9 +18,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from omnigate.files import IWriter, file_size, list_names
+from omnigate.files import file_size, list_names
 from omnigate.gateway.delivery import Delivery, Post
 from omnigate.gateway.spool import Spool, SpoolInUseError
+from omnigate.writer_thread import IWriter
 
 #: How often spools that could not be had are looked at again, in seconds. A worker that drains
 #: takes minutes.

@@ -24,7 +24,6 @@ from twisted.python.failure import Failure
 
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
-from omnigate.files import IWriter
 from omnigate.ledger.books import Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
 from omnigate.ledger.ingest import Entry, Prepared, prepare
@@ -33,6 +32,7 @@ from omnigate.ledger.trouble import EXPECTED, Trouble, cause
 from omnigate.money import Price
 from omnigate.periods import utc_day
 from omnigate.text import one_line
+from omnigate.writer_thread import IWriter
 
 #: Events that a batch may hold: twice what a data plane sends. Judging and pricing this many takes
 #: about 15 ms, and is done in one go.

@@ -22,7 +22,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.events import UsageEvent
-from omnigate.files import IWriter, WriterBusyError, WriterStoppedError
 from omnigate.ledger.books import RECENT_EVENTS, Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
 from omnigate.ledger.family import Family
@@ -41,6 +40,7 @@ from omnigate.ledger.trusted_time import TrustedTime
 from omnigate.ledger.upkeep import Upkeep
 from omnigate.money import Price
 from omnigate.periods import DAY_MS, END_MS, UTC, utc_day
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 __all__ = [
     "MAX_BATCH_EVENTS",

@@ -15,8 +15,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.files import WriterBusyError, WriterStoppedError
 from omnigate.ledger.id_file import NewerIdsError
+from omnigate.writer_thread import WriterBusyError, WriterStoppedError
 
 FULL: Final = "the ledger's disk is full"
 FAILING: Final = "the ledger's disk is failing"

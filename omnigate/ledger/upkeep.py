@@ -20,12 +20,12 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.files import IWriter
 from omnigate.ledger.counters import LedgerCounters
 from omnigate.ledger.recording import Recording
 from omnigate.ledger.store import Appended, LedgerStore
 from omnigate.ledger.trouble import EXPECTED, LOG_SECONDS, cause
 from omnigate.periods import utc_day
+from omnigate.writer_thread import IWriter
 
 T = TypeVar("T")
 

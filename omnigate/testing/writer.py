@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from twisted.internet.defer import Deferred, execute, fail, succeed
 from zope.interface import implementer
 
-from omnigate.files import MAX_PENDING_JOBS, IWriter, WriterBusyError, WriterStoppedError
+from omnigate.writer_thread import MAX_PENDING_JOBS, IWriter, WriterBusyError, WriterStoppedError
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from twisted.logger import Logger
 from omnigate.daemon import endpoint_of, listen_fault
 from omnigate.daemon_service import Ending, Listener
 from omnigate.data_tap import METRICS_LISTEN, METRICS_PORT, PROGRAM
-from omnigate.files import WriterThread
 from omnigate.gateway.metrics import DataMetrics
 from omnigate.gateway.process_sums import ProcessSums
 from omnigate.gateway.scrapes import scrape_factory
 from omnigate.gateway.worker_figures import WorkerFigures
 from omnigate.protocols.http_date import HttpDate
 from omnigate.protocols.watchdog import Watchdog
+from omnigate.writer_thread import WriterThread
 
 
 class ParentMetrics:

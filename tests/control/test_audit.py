@@ -17,6 +17,7 @@ from omnigate.control.audit_file import AuditFileError
 from omnigate.errors import GatewayError
 from omnigate.testing.memory_disk import MemoryDisk
 from omnigate.testing.writer import SynchronousWriter
+from omnigate.writer_thread import MAX_PENDING_JOBS, WriterThread
 
 PATH = "/state/audit.jsonl"
 
@@ -109,7 +110,7 @@ class RecordTests(LogCase):
     def test_busy_writer(self) -> None:
         """A disk that does not keep up refuses, and holds nothing without a bound."""
         self.writer.holding = True
-        results: list[Deferred[Any]] = [self.record(f"k{n}") for n in range(files.MAX_PENDING_JOBS)]
+        results: list[Deferred[Any]] = [self.record(f"k{n}") for n in range(MAX_PENDING_JOBS)]
         error = self.failureResultOf(self.record("more"), GatewayError).value
         self.assertEqual(error.kind.code, "storage_unavailable")
         self.writer.run()
@@ -208,7 +209,7 @@ class ThreadTests(SynchronousTestCase):
         calls: list[Any] = []
         folder = self.mktemp()
         os.makedirs(folder)
-        writer = files.WriterThread("audit", lambda *call: calls.append(call))
+        writer = WriterThread("audit", lambda *call: calls.append(call))
         path = os.path.join(folder, "audit.jsonl")
         audit = AuditLog(path, Clock(), writer, lambda: 0, max_bytes=4000)
 

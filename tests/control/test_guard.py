@@ -22,7 +22,7 @@ from omnigate.control.guard import (
 )
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
-from omnigate.files import WriterStoppedError
+from omnigate.writer_thread import WriterStoppedError
 from tests.control.crashing import CrashError, CrashingGroup, CrashingStore, group
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from omnigate.control.audit_file import AuditFile
 from omnigate.control.generation import LEDGER_WRITER
-from omnigate.files import WriterThread
 from omnigate.ledger.books import Books
 from omnigate.ledger.store import LedgerStore
+from omnigate.writer_thread import WriterThread
 
 #: The program of a child: everything behind it on the command line is twistd's.
 PROGRAM = (
