@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from omnigate.settings import SettingsError, provider_key
-from omnigate.text import REDACTED, one_line
+from omnigate.text import REDACTED, one_line, without_controls
 
 DEFAULT_URL = "http://127.0.0.1:8081"
 # Of each wait for the control plane, which answers in milliseconds, or seconds on a loaded machine.
@@ -22,14 +22,18 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _JSON = "application/json"
 _KINDS = {_JSON: "JSON", "text/csv": "CSV", "text/plain": "plain text"}
 
+# Amounts have some thirty digits; written out, one of a thousand million would fill the memory.
+_MAX_EXPONENT = 100
+
+# The escape of half a character, which alone stands for nothing that can be written.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
 # Name and password of an address. Up to the last @, since a password may hold what it must not.
 _USERINFO = re.compile(r"^(\w+://)?.*@", re.DOTALL)
 
 # What to do about a refusal, by its code, where the control plane cannot know how it was asked.
 _REMEDIES = {
     "address_not_allowed": "use another admin key, or call from an address that this one allows",
-    "already_exists": "choose another name, or change the one that there is",
-    "insufficient_scope": "use the admin token, or an admin key of the scope full",
     "invalid_token": "give the right one in OMNIGATE_ADMIN_TOKEN or OMNIGATE_ADMIN_TOKEN_FILE",
     "not_found": "see with list which there are",
     "not_ready": "try again in a moment; omnigate doctor tells more",
@@ -73,12 +77,12 @@ class AdminClient:
         if not text:
             return None
         try:
-            return json.loads(text, parse_float=Decimal)
+            return _value(text)
         except (ValueError, RecursionError):
             raise self._foreign(_JSON) from None
 
     def text(self, method: str, path: str, body: object = None, *, accept: str = _JSON) -> str:
-        """Make one call and return its answer as it came.
+        """Make one call and return its answer as it came, but for control characters.
 
         :param accept: the media type that is asked for
         :raises AdminError: when the control plane is away, refuses, or answers something else
@@ -86,7 +90,7 @@ class AdminClient:
         text = self._answer(method, path, body, accept)
         if not text:
             raise self._foreign(accept)
-        return text
+        return without_controls(text)
 
     def _answer(self, method: str, path: str, body: object, accept: str) -> str:
         """Make one call; the text of its answer, which may be empty."""
@@ -113,7 +117,10 @@ class AdminClient:
         headers = {"authorization": f"Bearer {self._token}", "accept": accept}
         content = None
         if body is not None:
-            content = _encode(body)
+            try:
+                content = _encode(body)
+            except UnicodeEncodeError:
+                raise AdminError("what was typed is no UTF-8; write it in UTF-8") from None
             headers["content-type"] = "application/json"
         secure = self._url.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -131,7 +138,8 @@ class AdminClient:
         except (UnicodeError, http.client.InvalidURL):
             # A name or a path that cannot be written on the wire.
             raise _no_address(self._shown) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            # A ValueError is a chunk of less than no length.
             reason = one_line(getattr(error, "strerror", None) or str(error) or repr(error), 200)
             raise AdminError(
                 f"cannot reach the control plane at {self._shown} ({reason}); "
@@ -165,6 +173,28 @@ def client_from(environ: Mapping[str, str], seconds: float = TIMEOUT_SECONDS) ->
 def shown_url(url: str) -> str:
     """Return an address as a message may repeat it: one line, and no password in it."""
     return one_line(_USERINFO.sub(rf"\g<1>{REDACTED}@", url), 200)
+
+
+def _value(text: str) -> Any:
+    """What JSON says.
+
+    :raises ValueError: it is none, or holds what no control plane says: a number that is none or
+        beyond all amounts, a text that cannot be written.
+    """
+    value = json.loads(text, parse_float=_amount, parse_constant=_amount)
+    if _HALF.search(text):
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    return value
+
+
+def _amount(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except ArithmeticError:
+        raise ValueError(text) from None
+    if not amount.is_finite() or abs(amount.adjusted()) > _MAX_EXPONENT:
+        raise ValueError(text)
+    return amount
 
 
 def _judged(url: str) -> SplitResult:

@@ -5,6 +5,7 @@ arguments were wrong. ``check`` and ``ledger`` read files; ``keys`` and ``usage`
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -49,26 +50,13 @@ twistd omnigate-control --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
-        print(_VERSION)
-        return 0
-    from omnigate.admin_client import AdminError
-    from omnigate.commands.arguments import CommandError
-
-    options = parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace, Mapping[str, str]], int] = options.run
-    if sys.stdout is None:
-        # A key would be made whose secret nobody sees, a file be exported to nowhere.
-        _tell("standard output is closed; lead it to /dev/null where nobody is to read it")
-        return 1
     try:
-        status = run(options, os.environ)
-        # Now, since what fails at the end of the interpreter is told by nobody.
-        sys.stdout.flush()
-        return status
-    except (CommandError, AdminError) as error:
-        _tell(str(error))
-        return error.status if isinstance(error, CommandError) else 1
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            # Now, since what fails at the end of the interpreter is told by nobody.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         _drop_output()
@@ -80,6 +68,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run one command; whatever its output comes to is for :func:`main`.
+
+    :raises OSError: the output cannot be written.
+    """
+    if list(arguments) == ["--version"]:
+        print(_VERSION)
+        return 0
+    from omnigate.admin_client import AdminError
+    from omnigate.commands.arguments import CommandError
+
+    options = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace, Mapping[str, str]], int] = options.run
+    if sys.stdout is None:
+        # A key would be made whose secret nobody sees, a file be exported to nowhere.
+        _tell("standard output is closed; lead it to /dev/null where nobody is to read it")
+        return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal's character set lacks is written as an escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        return run(options, os.environ)
+    except (CommandError, AdminError) as error:
+        _tell(str(error))
+        return error.status if isinstance(error, CommandError) else 1
 
 
 def _tell(text: str) -> None:

@@ -9,6 +9,8 @@ import re
 # C0, DEL and C1 controls; the line and paragraph separators; the marks that turn the reading
 # direction round, with which a log line can be made to read as another one.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+# Those of C0, DEL and C1 that no text of several lines needs.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -44,6 +46,15 @@ def valid_text(text: str) -> str:
     if text.isascii():
         return text
     return _SURROGATES.sub(REPLACEMENT, text)
+
+
+def without_controls(text: str) -> str:
+    """Return text of several lines whose control characters do nothing to a terminal.
+
+    Line ends and tabs stay; the others are written as JSON writes them, ``\\u001b``, so that JSON
+    stays the same value.
+    """
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def is_utf8(data: bytes) -> bool:

@@ -241,6 +241,7 @@ class OutputTests(AdminServerTestCase):
             }
             for command in ("usage", "usage --json", "usage --format csv", "keys create a"):
                 self.check(f"exec $O {command} >/dev/full", "No space left on device")
+        self.check("exec $O --version >/dev/full", "No space left on device")
 
     def test_no_output(self) -> None:
         """Nothing is made or asked for where nobody could be told of it."""

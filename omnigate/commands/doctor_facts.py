@@ -230,7 +230,7 @@ def fetch(url: str, headers: Mapping[str, str] | None = None, *, judged: bool = 
         answer = connection.getresponse()
         text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
         return Answer(answer.status, text, skew=_skew(answer.getheader("date"), time.time()))
-    except (OSError, http.client.HTTPException, UnicodeError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         return Answer(error=_reason(error))
     finally:
         connection.close()
@@ -246,7 +246,7 @@ def _skew(date: str | None, now: float) -> float | None:
         return None
     try:
         theirs = parsedate_to_datetime(date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return theirs + 0.5 - now
 

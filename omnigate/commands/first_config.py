@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from omnigate.commands.providers import FAST, SMART, Found
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]*", re.ASCII)
+# A shell takes a value that begins with = for a command (zsh).
+_PLAIN = re.compile(r"(?!=)[A-Za-z0-9_./:@%+=,-]*", re.ASCII)
 
 _CONFIG_HEAD = """\
 # omnigate's config: who may call, and where calls go. Written by `omnigate init`.

@@ -32,7 +32,7 @@ def add_init(commands: Any) -> None:
     init.add_argument(
         "--force",
         action="store_true",
-        help="write even where there are such files; each of them is kept as NAME.old",
+        help="write even where there are such files; each of them is kept as NAME.old or NAME.old2",
     )
     add_examples(
         init,

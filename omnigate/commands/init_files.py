@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import http.client
 import json
 import os
@@ -12,6 +13,8 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -165,20 +168,50 @@ def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[
             f"{folder} has {', '.join(there)} already; nothing was written. Choose another folder "
             f"with --dir, or give --force, which keeps each file as NAME{_KEPT_SUFFIX}"
         )
-    written = []
-    for name, text in files.items():
-        path = folder / name
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            spare = f"{path}{_KEPT_SUFFIX}" if name in there else None
-            replace_file(str(path), text.encode(), spare=spare)
+    written: dict[Path, Path | None] = {}
+    try:
+        for name, text in files.items():
+            path = folder / name
+            _make_folder(path.parent)
+            spare = _spare(path) if name in there else None
+            replace_file(str(path), text.encode(), spare=str(spare) if spare else None)
+            written[path] = spare
             os.chmod(path, PRIVATE_MODE)
-        except OSError as error:
-            raise CommandError(
-                f"{path}: {error.strerror or error}; choose a folder that you may write with --dir"
-            ) from None
-        written.append(path)
-    return written
+    except OSError as error:
+        _take_back(written)
+        reason = error.strerror or error
+        raise CommandError(
+            f"{error.filename or path}: {reason}; nothing was changed. Make that possible, or "
+            "choose another folder with --dir"
+        ) from None
+    return list(written)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder for some of the files.
+
+    :raises OSError: it cannot be made, or what is there is none.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, "this is no folder", str(folder)) from None
+
+
+def _spare(path: Path) -> Path:
+    """A name for the file that was there, which no other has."""
+    names = (path.with_name(f"{path.name}{_KEPT_SUFFIX}{end}") for end in chain([""], count(2)))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _take_back(written: Mapping[Path, Path | None]) -> None:
+    """Leave no half of a config behind: what was there comes back, what is new goes."""
+    for path, spare in written.items():
+        with suppress(OSError):
+            if spare is None:
+                path.unlink()
+            else:
+                spare.replace(path)
 
 
 # -- what is told -----------------------------------------------------------------------------

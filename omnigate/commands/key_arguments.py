@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from omnigate.admin_client import AdminClient
 from omnigate.commands.arguments import CommandError
 from omnigate.commands.table import print_table, rows_of
-from omnigate.text import one_line
+from omnigate.text import one_line, valid_text
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)", re.ASCII)
@@ -100,7 +100,7 @@ def path_of(kind: str, name: str, action: str = "") -> str:
     :param kind: ``keys`` or ``admin-keys``.
     :param action: the segment behind it, if there is one.
     """
-    path = f"/admin/{kind}/{quote(name, safe='')}"
+    path = f"/admin/{kind}/{quote(valid_text(name), safe='')}"
     return f"{path}/{action}" if action else path
 
 
@@ -155,7 +155,7 @@ def shown_once(
         return 0
     answer = client.call("POST", path, body)
     secret = answer.get("secret") if isinstance(answer, dict) else None
-    if not isinstance(secret, str):
+    if not isinstance(secret, str) or not (secret.isascii() and secret.isprintable()):
         raise CommandError("the control plane made the key but told no secret; delete it")
     print(secret)
     print(

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from omnigate.commands.arguments import CommandError
-from omnigate.text import ELLIPSIS, for_spreadsheets, one_line, valid_text
+from omnigate.text import ELLIPSIS, for_spreadsheets, one_line, without_controls
 
 _GAP = "  "
 # A column of text is cut no shorter than this: what is left of a name must be worth reading.
@@ -66,14 +66,14 @@ def print_json(value: object) -> None:
 
 def json_text(value: object) -> str:
     """Return a value as one line of JSON, money to its last digit."""
-    return _encode(value).decode()
+    return without_controls(_encode(value).decode())
 
 
 def print_csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
     """Print columns as RFC 4180 has them, with a line of names.
 
     An empty field is a value that is not. A text that a spreadsheet would run is told apart by an
-    apostrophe, as the control plane does it in its reports.
+    apostrophe, as the control plane does it in its reports; control characters are escapes.
     """
     lines = csv.writer(sys.stdout, lineterminator="\r\n")
     lines.writerow(columns)
@@ -184,9 +184,9 @@ def _field(value: object) -> str:
         return f"{value:f}"
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, list):
-        return for_spreadsheets(valid_text(",".join(map(str, value))))
-    return for_spreadsheets(valid_text(str(value)))
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    # Escapes are at most six characters for one.
+    return for_spreadsheets(one_line(text, 6 * len(text) + 1))
 
 
 def _is_number(value: object) -> bool:

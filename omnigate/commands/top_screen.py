@@ -17,7 +17,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -34,10 +34,14 @@ _LOOK_SECONDS: Final = 0.1
 #: A page for a pipe.
 _PIPE_COLUMNS, _PIPE_LINES = 120, 60
 
-_OTHER_SCREEN, _FIRST_SCREEN = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
+_OTHER_SCREEN, _FIRST_SCREEN = b"\033[?1049h\033[?25l", b"\033[?25h\033[?1049l"
 _HOME, _EMPTY_LINE = "\033[H", "\033[2K"
 _REVERSE, _PLAIN = "\033[7m", "\033[0m"
 _ENDS: Final = (b"q", b"Q", b"\x03", b"\x04")
+#: Ctrl-L: to draw all of it once more.
+_AGAIN: Final = b"\x0c"
+#: What ends it the way Ctrl-C does. Nothing can be done about SIGKILL.
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run_top(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -117,8 +121,11 @@ def _show(rounds: Rounds, read_key: Callable[[], bytes], address: str) -> None:
         if state != drawn:
             drawn = state
             _draw(page_lines(rounds, address, size.columns, size.lines))
-        if read_key() in _ENDS:
+        key = read_key()
+        if key in _ENDS:
             return
+        if key == _AGAIN:
+            drawn = None
 
 
 def page_lines(rounds: Rounds, address: str, width: int, height: int) -> list[str]:
@@ -143,23 +150,42 @@ def _draw(lines: list[str]) -> None:
 
 @contextmanager
 def other_screen() -> Iterator[Callable[[], bytes]]:
-    """Take the terminal over, and give it back as it was.
+    """Take the terminal over, and give it back as it was; also for as long as Ctrl-Z stops us.
 
     :return: reads a key that was pressed, or nothing after a moment.
     """
-    keyboard = sys.stdin.fileno()
+    keyboard, screen = sys.stdin.fileno(), sys.stdout.fileno()
     before = termios.tcgetattr(keyboard)
-    handler = signal.signal(signal.SIGTERM, _interrupt)
-    try:
+    came_back: list[bytes] = []
+
+    # Written past sys.stdout, which a signal may have found in the middle of a write.
+    def take() -> None:
         tty.setcbreak(keyboard)
-        sys.stdout.write(_OTHER_SCREEN)
-        sys.stdout.flush()
-        yield lambda: _key(keyboard)
+        os.write(screen, _OTHER_SCREEN)
+
+    def give_back() -> None:
+        # A terminal that is gone needs nothing any more.
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
+            os.write(screen, _FIRST_SCREEN)
+
+    def pause(number: int, frame: FrameType | None) -> None:
+        give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, pause)
+        take()
+        came_back[:] = [_AGAIN]
+
+    handlers = {number: signal.signal(number, _interrupt) for number in _ENDING}
+    handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, pause)
+    try:
+        take()
+        yield lambda: _key(keyboard) or (came_back.pop() if came_back else b"")
     finally:
-        termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
-        sys.stdout.write(_FIRST_SCREEN)
-        sys.stdout.flush()
-        signal.signal(signal.SIGTERM, handler)
+        give_back()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _key(keyboard: int) -> bytes:
@@ -167,9 +193,12 @@ def _key(keyboard: int) -> bytes:
     ready, _, _ = select.select([keyboard], [], [], _LOOK_SECONDS)
     if not ready:
         return b""
-    return os.read(keyboard, 1) or _ENDS[0]
+    try:
+        return os.read(keyboard, 1) or _ENDS[0]
+    except OSError:
+        return _ENDS[0]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends it the way Ctrl-C does."""
+    """A signal ends it the way Ctrl-C does."""
     raise KeyboardInterrupt

@@ -164,7 +164,8 @@ class ControlRequest(Request):
         endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
         if endpoint.scope == WRITE and not caller.may_write:
             raise GatewayError(
-                "insufficient_scope", "this admin key may look only; use one with the scope full"
+                "insufficient_scope",
+                "this admin key may look only; use one with the scope full, or the admin token",
             )
         if length is None:
             raise GatewayError("length_required", "send the body with a content-length")

@@ -54,15 +54,47 @@ FAILING = {
 SAFE = {"completion", "demo"}
 REFUSALS = {
     "invalid_token": (401, "OMNIGATE_ADMIN_TOKEN"),
-    "insufficient_scope": (403, "scope full"),
     "not_ready": (503, "omnigate doctor"),
     "storage_unavailable": (503, "disk"),
 }
 
 
+#: What a control plane never says: escapes of a terminal, halves of characters, numbers beyond all
+#: bounds, members of other types, and a chunk of less than no length.
+CHUNKED = "\r\ntransfer-encoding: chunked"
+CONTROLS = r"[\x00-\x09\x0b-\x1f\x7f-\x9f]"
+_ODD = "=1+1\x1b[2J\x9b31m\n\r\u202e'\"$(id)"
+_ROW = dict.fromkeys(
+    ("name", "models", "rpm", "spent_usd", "detail", "ts", "code", "key", "cost_usd", "scope"), _ODD
+)
+_ROWS = {name: [_ROW, {}] for name in ("keys", "entries", "requests", "refusals", "rows")}
+HOSTILE = (
+    json.dumps({**_ROWS, **_ROW, "secret": _ODD, "title": _ODD}).encode(),
+    json.dumps({**_ROWS, "next": _ODD, "total": _ROW}, ensure_ascii=False).encode(),
+    json.dumps(_ODD, ensure_ascii=False).replace("\\u001b", "\x1b").encode(),
+    json.dumps({**_ROWS, **_ROW, "secret": "\ud800", "keys": [{"name": "\udfff"}]}).encode(),
+    b'{"keys": [{"rpm": NaN}], "entries": [{"seq": -Infinity}], "rows": [{"cost_usd": NaN}]}',
+    b'{"keys": [{"spent_usd": 1e999999999}], "requests": [{"cost_usd": 1e99999999999999999999}]}',
+    b'{"keys": [{"rpm": ' + b"9" * 5000 + b"}]}",
+    b"<html>\x1b[31m\xff",
+    b"5",
+)
+
 #: The program, and what stands before it where it is run: a sign, or the setting of a variable.
 _OMNIGATE = re.compile(r"(\S*/)?omnigate")
 _BEFORE = re.compile(r"[|&;()<>]|\w+=")
+
+
+class Everywhere(dict[str, tuple[int, bytes]]):
+    """One answer to whatever is asked."""
+
+    def __init__(self, status: int, content: bytes) -> None:
+        super().__init__()
+        self._answer = (status, content)
+
+    def get(self, path: str, default: object = None) -> tuple[int, bytes]:
+        """The answer."""
+        return self._answer
 
 
 def leaves() -> dict[str, Command]:
@@ -190,6 +222,28 @@ class EveryCommandTests(AdminServerTestCase):
             self.fails(f"[redacted]@127.0.0.1:{port}", *call, OMNIGATE_CONTROL_URL=away)
             self.fails("write it like http://", *call, OMNIGATE_CONTROL_URL="localhost")
             self.fails("OMNIGATE_ADMIN_TOKEN_FILE", *call, OMNIGATE_ADMIN_TOKEN="")
+
+    def test_hostile_answers(self) -> None:
+        """Whatever stands in the place of the control plane: one status, and a quiet terminal."""
+        answers = [(200, "", content) for content in HOSTILE]
+        answers += [(500, "", HOSTILE[0]), (200, f"application/json{CHUNKED}", b"-5\r\n{}\r\n")]
+        for status, media_type, content in answers:
+            FakeAdmin.answers, FakeAdmin.media_type = Everywhere(status, content), media_type
+            for words, (arguments, _) in ASKING.items():
+                listing = status == 200 and words.endswith(("list", "usage", "audit"))
+                for shape in ("", "json", "csv") if listing else ("",):
+                    call = (*words.split(), *arguments, *(("--format", shape) if shape else ()))
+                    ended, out, err = self.run_cli(*call)
+                    self.assertIn(ended, (0, 1), (call, content))
+                    told = (out + err).replace("\r\n", "\n")
+                    self.assertNotRegex(told, CONTROLS, (call, content))
+                    told.encode()
+
+    def test_arguments_that_are_no_text(self) -> None:
+        """Bytes that are no UTF-8 are told in one line."""
+        for words, (arguments, _) in ASKING.items():
+            if arguments[:1] == ("a",):
+                self.fails("", *words.split(), "\udcff", *arguments[1:])
 
     def test_refusals(self) -> None:
         """Status, code and words of the control plane, and what to do about it."""

@@ -1,6 +1,7 @@
 """Tests for omnigate init: what is found, what is written, and what is never overwritten."""
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from omnigate.config.prices import built_in_price
 from omnigate.config.schema import load_config
 from omnigate.control.key_secret import sha256_hex
 from omnigate.demo_children import free_ports
+from omnigate.files import replace_file
 from omnigate.settings import read_control_settings, read_data_settings
 
 OPENAI, ANTHROPIC = "sk-of-the-tests-000000", "sk-ant-of-the-tests-000"
@@ -195,6 +197,28 @@ class InitTests(SynchronousTestCase):
         self.assertEqual(self.text("data.env.old"), before["data.env"])
         self.assertEqual(self.text("omnigate.toml.old"), before["omnigate.toml"])
         self.assertFalse((self.folder / "control.env.old").exists())
+        self.assertEqual(self.run_init("--force")[0], 0)
+        self.assertEqual(self.text("data.env.old"), before["data.env"])
+        self.assertTrue((self.folder / "data.env.old2").exists())
+
+    def test_a_disk_that_fills_up(self) -> None:
+        """All is as it was before, and it is said which file it was."""
+        self.run_init("--force")
+        before = {path.name: path.read_text() for path in self.folder.iterdir()}
+
+        def full(path: str, data: bytes, *, spare: str | None = None) -> None:
+            if path.endswith("data.env"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            replace_file(path, data, spare=spare)
+
+        self.patch(init_files, "replace_file", full)
+        for arguments, left in ((("--force",), before), ((), {})):
+            if not arguments:
+                self.folder = self.folder / "new"
+            status, out, err = self.run_init(*arguments)
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn("data.env: No space left on device; nothing was changed", err)
+            self.assertEqual({p.name: p.read_text() for p in self.folder.iterdir()}, left)
 
     def test_without_a_credential(self) -> None:
         """The config starts all the same, has an example, and it is said what to do."""
@@ -248,6 +272,7 @@ class InitTests(SynchronousTestCase):
         Path(self.folder).write_text("a file")
         status, _, err = self.run_init()
         self.assertEqual((status, err.count("\n")), (1, 1))
+        self.assertIn(f"{self.folder}: this is no folder", err)
         self.assertIn("--dir", err)
         self.folder = Path(f"{self.folder}'s")
         status, _, err = self.run_init()

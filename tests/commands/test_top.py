@@ -202,6 +202,8 @@ class TopTests(AdminServerTestCase):
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
+            # Of its own, or the system would not let it be stopped where nobody could wake it.
+            process_group=0,
         )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -249,14 +251,25 @@ class TopTests(AdminServerTestCase):
         self.check_left_as_it_was(ours)
 
     def test_signals(self) -> None:
-        """Ctrl-C and SIGTERM leave the terminal as it was, too."""
+        """Ctrl-C and all that can be heard of leave the terminal as it was, too."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+            process, ours = self.start()
+            self.frame(ours, "q ends")
+            process.send_signal(number)
+            self.assertEqual(process.wait(SECONDS), 130)
+            self.check_left_as_it_was(ours)
+
+    def test_a_pause(self) -> None:
+        """Ctrl-Z gives the terminal back for as long as it lasts, and then all is drawn anew."""
         process, ours = self.start()
         self.frame(ours, "q ends")
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(SECONDS), 130)
+        process.send_signal(signal.SIGTSTP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status), status)
         self.check_left_as_it_was(ours)
-        process, ours = self.start()
-        self.frame(ours, "q ends")
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(SECONDS), 130)
+        self.seen = b""
+        process.send_signal(signal.SIGCONT)
+        self.frame(ours, "app")
+        os.write(ours, b"q")
+        self.assertEqual(process.wait(SECONDS), 0)
         self.check_left_as_it_was(ours)
