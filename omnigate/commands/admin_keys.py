@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from omnigate.admin_client import client_from
 from omnigate.commands.arguments import ASKS, add_examples, add_format, add_json
 from omnigate.commands.key_arguments import (
+    add_confines,
     add_grace,
     add_name,
     add_unset,
+    change_key,
     changes_of,
+    delete_key,
     given,
-    listed,
     path_of,
     shown_once,
 )
 from omnigate.commands.table import print_listing, rows_of
-from omnigate.text import one_line
 
 _COLUMNS = (
     "name",
@@ -84,7 +84,7 @@ def _add_create(actions: Any) -> None:
         required=True,
         help="whether it may change anything, or look only",
     )
-    _add_limits(create)
+    add_confines(create)
     add_json(create)
     add_examples(
         create,
@@ -114,7 +114,7 @@ def _add_change(actions: Any) -> None:
     )
     add_name(change, _NAME)
     change.add_argument("--scope", choices=_SCOPES, help="change anything, or look only")
-    _add_limits(change)
+    add_confines(change)
     add_unset(change, _REMOVABLE)
     state = change.add_mutually_exclusive_group()
     state.add_argument(
@@ -126,21 +126,6 @@ def _add_change(actions: Any) -> None:
     add_json(change)
     add_examples(change, "  omnigate admin-keys change ann --disable\n")
     change.set_defaults(run=_change)
-
-
-def _add_limits(command: argparse.ArgumentParser) -> None:
-    """Add from where and until when a key may be used."""
-    command.add_argument(
-        "--allowed-ips",
-        type=listed,
-        metavar="A,B",
-        help="only from these addresses and networks, such as 10.0.0.0/8,2001:db8::1",
-    )
-    command.add_argument(
-        "--expires-at",
-        metavar="TIME",
-        help="it works until then: RFC 3339 with its offset, such as 2027-01-31T00:00:00Z",
-    )
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -167,16 +152,9 @@ def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _change(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate admin-keys change``."""
     body = changes_of(options, (*_MEMBERS, "disabled"), _REMOVABLE)
-    answer = client_from(environ).text("PATCH", path_of("admin-keys", options.name), body)
-    if options.json:
-        print(answer)
-    else:
-        print(f"changed {one_line(options.name, 200)}", file=sys.stderr)
-    return 0
+    return change_key(options, client_from(environ), "admin-keys", body)
 
 
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate admin-keys delete``."""
-    client_from(environ).call("DELETE", path_of("admin-keys", options.name))
-    print(f"deleted {one_line(options.name, 200)}", file=sys.stderr)
-    return 0
+    return delete_key(options, client_from(environ), "admin-keys")

@@ -50,6 +50,21 @@ def add_grace(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_confines(command: argparse.ArgumentParser) -> None:
+    """Add from where and until when a key may be used."""
+    command.add_argument(
+        "--allowed-ips",
+        type=listed,
+        metavar="A,B",
+        help="only from these addresses and networks, such as 10.0.0.0/8,2001:db8::1",
+    )
+    command.add_argument(
+        "--expires-at",
+        metavar="TIME",
+        help="it works until then: RFC 3339 with its offset, such as 2027-01-31T00:00:00Z",
+    )
+
+
 def add_unset(command: argparse.ArgumentParser, members: Sequence[str]) -> None:
     """Add what takes limits away.
 
@@ -136,6 +151,25 @@ def show(
         raise CommandError("the control plane's answer is no key; are both of one version?")
     told = [{"member": name, "value": row[name]} for name in columns if row.get(name) is not None]
     print_table(told, ("member", "value"))
+    return 0
+
+
+def change_key(
+    options: argparse.Namespace, client: AdminClient, kind: str, body: Mapping[str, object]
+) -> int:
+    """Change one key, and say so, or print it as it is then."""
+    answer = client.text("PATCH", path_of(kind, options.name), body)
+    if options.json:
+        print(answer)
+    else:
+        print(f"changed {one_line(options.name, 200)}", file=sys.stderr)
+    return 0
+
+
+def delete_key(options: argparse.Namespace, client: AdminClient, kind: str) -> int:
+    """Delete one key, and say so."""
+    client.call("DELETE", path_of(kind, options.name))
+    print(f"deleted {one_line(options.name, 200)}", file=sys.stderr)
     return 0
 
 

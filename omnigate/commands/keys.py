@@ -10,10 +10,13 @@ from typing import Any
 from omnigate.admin_client import client_from
 from omnigate.commands.arguments import ASKS, add_examples, add_format, add_json, dollars, whole
 from omnigate.commands.key_arguments import (
+    add_confines,
     add_grace,
     add_name,
     add_unset,
+    change_key,
     changes_of,
+    delete_key,
     given,
     listed,
     pages,
@@ -216,17 +219,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="only these: chat, completions, responses, embeddings, messages, count_tokens, models",
     )
-    command.add_argument(
-        "--allowed-ips",
-        type=listed,
-        metavar="A,B",
-        help="only from these addresses and networks, such as 10.0.0.0/8,2001:db8::1",
-    )
-    command.add_argument(
-        "--expires-at",
-        metavar="TIME",
-        help="it works until then: RFC 3339 with its offset, such as 2027-01-31T00:00:00Z",
-    )
+    add_confines(command)
     command.add_argument("--budget-usd", metavar="USD", type=dollars, help="what it may spend")
     command.add_argument(
         "--soft-budget-usd",
@@ -269,12 +262,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _change(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys change``."""
     body = changes_of(options, _MEMBERS, _MEMBERS)
-    answer = client_from(environ).text("PATCH", path_of("keys", options.name), body)
-    if options.json:
-        print(answer)
-    else:
-        print(f"changed {one_line(options.name, 200)}", file=sys.stderr)
-    return 0
+    return change_key(options, client_from(environ), "keys", body)
 
 
 def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -294,6 +282,4 @@ def _switch(options: argparse.Namespace, environ: Mapping[str, str], *, disabled
 
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate keys delete``."""
-    client_from(environ).call("DELETE", path_of("keys", options.name))
-    print(f"deleted {one_line(options.name, 200)}", file=sys.stderr)
-    return 0
+    return delete_key(options, client_from(environ), "keys")

@@ -17,7 +17,6 @@ from collections import Counter as Counted
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -29,18 +28,16 @@ from omnigate.control.auth import REASONS
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.metric_sources import CountedTable, LabelNames, WatchedFigure
 from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports, counted_code
 from omnigate.daemon_service import Certificate
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.metric_families import (
-    NONE,
-    OTHER,
     TOTAL,
     Family,
     Labels,
-    Number,
     Part,
     Row,
     parts_of,
@@ -52,11 +49,6 @@ from omnigate.reactor_lag import ReactorLag
 
 #: A key that expires within a week is one to look after: people are away for a weekend.
 EXPIRING_MS: Final = 7 * DAY_MS
-
-#: Label values of one kind that a process remembers. Names come from the config, which may have
-#: 5,000 routes; a config that is reloaded with ever new names ends here.
-MAX_NAMES: Final = 10_000
-
 
 _MEMORY: Final = Family(
     "omnigate_request_memory_bytes",
@@ -87,70 +79,15 @@ REPORTED: Final[Mapping[str, tuple[Family, Labels]]] = {
 WRITE_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class _Names:
-    """Names that were let in as label values; the others are one."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def allow(self, names: Collection[str]) -> None:
-        for name in names:
-            if len(self._known) < MAX_NAMES:
-                self._known.add(name)
-
-    def label(self, name: str | None) -> str:
-        if name is None:
-            return NONE
-        return name if name in self._known else OTHER
-
-
-@attrs.define(eq=False)
-class _Table:
-    """What is counted here of a family, by labels."""
-
-    family: Family
-    rows: dict[Labels, Number] = attrs.Factory(dict)
-
-    def add(self, labels: Labels, number: Number = 1) -> None:
-        """Count."""
-        self.rows[labels] = self.rows.get(labels, 0) + number
-
-    def read(self) -> list[Part]:
-        """Copy it; as a table, which is ten times as quick as a list of its rows."""
-        return [Part(self.family, self.rows.copy().items())]
-
-
-@attrs.define(eq=False)
-class _Watched:
-    """A figure that is kept elsewhere.
-
-    :ivar before: what a counter had come to where it was kept before, since counters only grow.
-    :ivar last: what was read of it last.
-    """
-
-    family: Family
-    read_value: Callable[[], float | None]
-    before: float = 0.0
-    last: float = 0.0
-
-    def read(self) -> list[Part]:
-        """Read it."""
-        value = self.read_value()
-        if value is None:
-            return [Part(self.family, [])]
-        self.last = self.before + value
-        return [Part(self.family, [((), self.last)])]
-
-
 class ControlMetrics:
     """What the control plane counts, and its text for a scrape."""
 
     def __init__(self) -> None:
         # What is shown, in the order of a scrape, by the name of the (first) family.
         self._sources: dict[str, Callable[[], Iterable[Part]]] = {}
-        self._watched: dict[str, _Watched] = {}
-        self._routes = _Names()
-        self._upstreams = _Names()
+        self._watched: dict[str, WatchedFigure] = {}
+        self._routes = LabelNames()
+        self._upstreams = LabelNames()
         self._token_rows: dict[str, tuple[Labels, ...]] = {}
         self._ledger_load_seconds: float | None = None
         self._writes = [0] * (len(WRITE_BUCKETS) + 1)
@@ -169,9 +106,9 @@ class ControlMetrics:
 
     # -- what there is
 
-    def _table(self, name: str, text: str, *labels: str) -> _Table:
+    def _table(self, name: str, text: str, *labels: str) -> CountedTable:
         """Begin to count something, by labels."""
-        table = _Table(Family(name, "counter", text, labels))
+        table = CountedTable(Family(name, "counter", text, labels))
         self._sources[name] = table.read
         return table
 
@@ -185,7 +122,7 @@ class ControlMetrics:
         :param read: None where there is no figure now. It is called on the reactor's thread.
         """
         counts = name.endswith("_total")
-        watched = _Watched(Family(name, "counter" if counts else "sum", text), read)
+        watched = WatchedFigure(Family(name, "counter" if counts else "sum", text), read)
         former = self._watched.get(name)
         if former is not None and counts:
             former.read()
