@@ -13,9 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from OpenSSL import SSL
-from twisted.internet.interfaces import IOpenSSLServerConnectionCreator, IReactorTime
+from twisted.internet.interfaces import (
+    IAddress,
+    IOpenSSLServerConnectionCreator,
+    IReactorTime,
+)
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from omnigate.certificates import Pair, PairError, day, read_pair
@@ -154,6 +159,22 @@ class CertificateFiles:
             begun: SSL.Connection = self._options.serverConnectionForTLS(tlsProtocol)
             return begun
         return SSL.Connection(self._options.getContext(), None)
+
+
+class TlsFactory(TLSMemoryBIOFactory):
+    """Makes connections with TLS before those of another factory, as long as that makes any."""
+
+    def buildProtocol(  # type: ignore[override]
+        self, addr: IAddress | None
+    ) -> TLSMemoryBIOProtocol | None:
+        """Return a connection, or ``None`` where the other factory wants none, as at its cap.
+
+        Twisted's own would make one before nothing, which breaks with a traceback.
+        """
+        inner = self.wrappedFactory.buildProtocol(addr)
+        if inner is None:
+            return None
+        return self.protocol(self, inner)
 
 
 def _state(path: str) -> _State:

@@ -63,9 +63,9 @@ class TlsEndpoint:
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:  # noqa: N803
         """Listen, and speak TLS on each connection."""
-        from twisted.protocols.tls import TLSMemoryBIOFactory
+        from omnigate.certificate_files import TlsFactory
 
-        factory: Any = TLSMemoryBIOFactory(self.certificate, False, protocolFactory)
+        factory: Any = TlsFactory(self.certificate, False, protocolFactory)
         return self._inner.listen(factory)
 
 

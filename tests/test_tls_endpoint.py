@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -46,6 +46,16 @@ class EndpointTests(SynchronousTestCase):
             self.listening("https:0:interface=127.0.0.1:backlog=7:PAIR"), (0, 7, "127.0.0.1")
         )
         self.assertEqual(self.listening("https:443:PAIR:interface=\\:\\:1"), (443, BACKLOG, "::1"))
+
+    def test_a_factory_that_makes_no_connection(self) -> None:
+        """One at its cap drops whoever comes, and TLS before it does the same."""
+        text = "https:1:PAIR".replace("PAIR", self.disk.parts)
+        full = Factory()
+        full.buildProtocol = lambda addr: None  # type: ignore[method-assign]
+        for inner, made in ((full, False), (Factory.forProtocol(Protocol), True)):
+            serverFromString(self.reactor, text).listen(inner)
+            _, factory, _, _ = self.reactor.tcpServers[-1]
+            self.assertEqual(factory.buildProtocol(None) is not None, made)
 
     def test_one_file(self) -> None:
         """The key may stand beside the certificate."""

@@ -22,7 +22,6 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from omnigate.daemon import Ending, endpoint_of, refuse_start
 from omnigate.data_parts import data_service
@@ -128,7 +127,10 @@ class InheritingReactor:
         interface: str = "",
     ) -> IListeningPort:
         """For ``ssl:``."""
-        return self._port(TLSMemoryBIOFactory(contextFactory, False, factory))
+        # Most need no OpenSSL.
+        from omnigate.certificate_files import TlsFactory
+
+        return self._port(TlsFactory(contextFactory, False, factory))
 
     def listenUNIX(  # noqa: N802
         self,
