@@ -81,6 +81,11 @@ class GatewayKey(Credential):
         return frozenset((self.sha256, self.secret_sha256, *earlier))
 
     @property
+    def list_entries(self) -> int:
+        """How many models and addresses it names."""
+        return len(self.models or ()) + len(self.allowed_ips or ())
+
+    @property
     def list_bytes(self) -> int:
         """How long its lists of models and addresses are, where they are written down."""
         entries = (*(self.models or ()), *(self.allowed_ips or ()))

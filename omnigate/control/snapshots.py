@@ -26,6 +26,9 @@ from omnigate.writer_thread import IWriter
 #: Keys that are gone through, and encoded if need be, in one go on the reactor's thread: 2 ms.
 MAX_KEYS_AT_ONCE: Final = 500
 
+#: Models and addresses of those keys: 2 ms, however long their names are.
+MAX_ENTRIES_AT_ONCE: Final = 5_000
+
 #: Targets that are encoded in one go there: 1 ms, or 12 ms for models that were never seen before.
 MAX_TARGETS_AT_ONCE: Final = 500
 
@@ -142,12 +145,20 @@ class Snapshots:
             return made
         job = partial(_made_after, made, config, watch.keys, watch.blocked)
         targets = sum(len(route.targets) for route in config.routes)
-        if len(watch.keys) <= MAX_KEYS_AT_ONCE and targets <= MAX_TARGETS_AT_ONCE:
+        if targets <= MAX_TARGETS_AT_ONCE and _are_few(watch.keys):
             made = job()
         else:
             made = await self._worker.submit(job)
         self._made, self._revision = made, revision
         return made
+
+
+def _are_few(keys: Sequence[GatewayKey]) -> bool:
+    """Whether keys are few enough, and what they name, to be gone through in one go."""
+    return (
+        len(keys) <= MAX_KEYS_AT_ONCE
+        and sum(key.list_entries for key in keys) <= MAX_ENTRIES_AT_ONCE
+    )
 
 
 def _made_after(

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.snapshot import SnapshotKey, SnapshotSecret, decode_snapshot
+from omnigate.control import key_api
 from omnigate.control.key_api import MAX_PAGE
 from omnigate.control.key_secret import sha256_hex
 from omnigate.periods import rfc3339
@@ -83,6 +84,16 @@ class PageTests(KeyApiCase):
         self.assertEqual((len(names), after), (MAX_PAGE, "key-0998"))
         self.assertEqual(self.names("/admin/keys?after=key-0998"), (["key-0999"], None))
         self.assertEqual(self.plane.pauses, 3)
+
+    def test_keys_with_long_lists(self) -> None:
+        """Fewer of them are shown in one go, and none is left out or shown twice."""
+        self.patch(key_api, "ENTRIES_AT_ONCE", 4)
+        lengths = {"a": 1, "b": 3, "c": 1, "d": 9, "e": 2}
+        for name, length in lengths.items():
+            self.create(name, models=["fast"] * length)
+        shown = self.plane.admin("GET", "/admin/keys").json()["keys"]
+        found = {key["name"]: len(key["models"]) for key in shown if key["name"] != "app"}
+        self.assertEqual((found, len(shown), self.plane.pauses), (lengths, 6, 3))
 
     def test_bad_pages(self) -> None:
         for query in ("limit=0", f"limit={MAX_PAGE + 1}", "limit=x", "after=", "after=%2E", "x=1"):

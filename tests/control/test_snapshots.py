@@ -26,6 +26,7 @@ from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.snapshots import (
+    MAX_ENTRIES_AT_ONCE,
     MAX_KEYS_AT_ONCE,
     MAX_TARGETS_AT_ONCE,
     Encoded,
@@ -135,12 +136,18 @@ class SnapshotsTests(SynchronousTestCase):
 
     def test_two_polls_at_once(self) -> None:
         """What has to be made is made once, and both get it."""
-        self.book.install([resolved(f"key-{n}", f"{n:064x}") for n in range(MAX_KEYS_AT_ONCE + 1)])
-        self.writer.holding = True
-        polls = [Deferred.fromCoroutine(self.snapshots.current()) for _ in range(2)]
-        self.assertEqual(self.writer.run(), 1)
-        first, second = (self.successResultOf(poll) for poll in polls)
-        self.assertIs(first, second)
+        many = [resolved(f"key-{n}", f"{n:064x}") for n in range(MAX_KEYS_AT_ONCE + 1)]
+        long = [
+            ResolvedKey(f"{n:064x}", KeyConfig(f"key-{n}", f"{n:064x}", models=("m",) * 500))
+            for n in range(MAX_ENTRIES_AT_ONCE // 500 + 1)
+        ]
+        for keys_of_file in (many, long):
+            self.book.install(keys_of_file)
+            self.writer.holding = True
+            polls = [Deferred.fromCoroutine(self.snapshots.current()) for _ in range(2)]
+            self.assertEqual(self.writer.run(), 1)
+            first, second = (self.successResultOf(poll) for poll in polls)
+            self.assertIs(first, second)
 
     @settings(max_examples=100, deadline=None)
     @given(st.integers(0, 2**32))
