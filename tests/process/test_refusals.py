@@ -59,6 +59,9 @@ def config(provider_port: int) -> str:
     return (
         key_table("one", max_concurrent=1)
         + key_table("narrow", models=["claude"])
+        + key_table("elsewhere", allowed_ips=["192.0.2.0/24"])
+        + key_table("embedder", endpoints=["embeddings"])
+        + key_table("ended", expires_at="2026-01-01T00:00:00Z")
         + key_table("poor", budget_usd=0.000001, budget_period="total")
         + key_table("slow", rpm=1)
         + "".join(key_table(name) for name in LARGE_KEYS)
@@ -187,6 +190,15 @@ CAUSES: dict[str, Cause] = {
     "no model": Cause(posted(b"{}"), 400, "invalid_request", "one", kept=True),
     "a model of another key": Cause(
         posted(chat(), key="narrow"), 403, "model_not_allowed", "narrow", kept=True
+    ),
+    "another address": Cause(
+        got(b"/v1/models", key="elsewhere"), 403, "address_not_allowed", "elsewhere", kept=True
+    ),
+    "another endpoint": Cause(
+        posted(chat(), key="embedder"), 403, "endpoint_not_allowed", "embedder"
+    ),
+    "a key that has ended": Cause(
+        got(b"/v1/models", key="ended"), 401, "invalid_api_key", "ended", kept=True
     ),
     "an unknown model": Cause(posted(chat("none")), 404, "model_not_found", "one", kept=True),
     "one unknown model": Cause(got(b"/v1/models/none"), 404, "model_not_found", "one", kept=True),
