@@ -100,7 +100,7 @@ class CredentialStore(Generic[C]):
     def _begin_with(self, keys: dict[str, C], owners: dict[str, str], list_bytes: int) -> None:
         self._keys, self._owners, self._list_bytes = keys, owners, list_bytes
         self.revision += 1
-        self.is_open = True
+        self.is_open = not self._closed
 
     async def close(self) -> None:
         """Let the changes that are waited for end, and take no more."""
