@@ -54,7 +54,8 @@ class WatchTests(SynchronousTestCase):
         """A config with a model that none before it had."""
         self.count += 1
         self.model = f"m{self.count}"
-        return config(self.gateway.provider_port, self.model)
+        self.written = config(self.gateway.provider_port, self.model)
+        return self.written
 
     def counted(self, name: str) -> int:
         """What a counter of the control plane shows."""
@@ -79,6 +80,8 @@ class WatchTests(SynchronousTestCase):
         expected = {"reloads": (1, 0), "reload_failures": (0, 1)}[counter]
         self.assertEqual((after[0] - before[0], after[1] - before[1]), expected, what)
         if counter == "reloads":
+            # The file is its operator's alone.
+            self.assertEqual(self.path.read_text(), self.written)
             wait_for(
                 f"{what} at the data plane", lambda: self.gateway.ask(self.model).status == 200
             )
