@@ -377,6 +377,13 @@ def sweep_temporaries(folder: str, name: str) -> list[str]:
     return removed
 
 
+def remove_leftovers(path: str) -> None:
+    """Sweep for one file, by its one writer; what cannot be removed only takes room."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):
+        sweep_temporaries(folder or ".", name)
+
+
 def read_file(path: str, max_bytes: int) -> bytes | None:
     """Return what a file holds, or None if it is not there.
 

@@ -25,7 +25,7 @@ from omnigate.control.config_reading import Reading
 from omnigate.control.redaction import redacted
 from omnigate.control.whole_file import read_whole
 from omnigate.errors import GatewayError
-from omnigate.files import replace_file
+from omnigate.files import remove_leftovers, replace_file
 from omnigate.periods import rfc3339
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
@@ -117,7 +117,7 @@ class ConfigHistory:
 
         :raises ConfigHistoryError: it is there and cannot be used; it is left as it is.
         """
-        self._entries = await self._writer.submit(lambda: _read(self.path))
+        self._entries = await self._writer.submit(lambda: _sweep_and_read(self.path))
         self._open = True
 
     async def close(self) -> None:
@@ -211,6 +211,11 @@ def _pieces(entries: Sequence[HistoryEntry]) -> list[bytes]:
         pieces.append(b",\n  " if index else b"\n  ")
         pieces.append(_encoder.encode(entry))
     return [*pieces, b"]}\n"]
+
+
+def _sweep_and_read(path: str) -> tuple[HistoryEntry, ...]:
+    remove_leftovers(path)
+    return _read(path)
 
 
 def _read(path: str) -> tuple[HistoryEntry, ...]:

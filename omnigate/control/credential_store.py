@@ -14,6 +14,7 @@ from omnigate.control.credential_file import CredentialFile
 from omnigate.control.key_secret import sha256_hex
 from omnigate.control.whole_file import replace_or_undo
 from omnigate.errors import GatewayError
+from omnigate.files import remove_leftovers
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 C = TypeVar("C", bound=Credential)
@@ -90,7 +91,11 @@ class CredentialStore(Generic[C]):
 
         :raises Exception: the fault of its kind: the file is there and cannot be used.
         """
-        self._begin_with(*await self._writer.submit(self._read))
+        self._begin_with(*await self._writer.submit(self._sweep_and_read))
+
+    def _sweep_and_read(self) -> tuple[dict[str, C], dict[str, str], int]:
+        remove_leftovers(self.path)
+        return self._read()
 
     def _read(self) -> tuple[dict[str, C], dict[str, str], int]:
         keys = self._kind.read(self.path)

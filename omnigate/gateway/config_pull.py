@@ -18,7 +18,7 @@ from omnigate.config.snapshot import (
     SnapshotError,
     decode_snapshot,
 )
-from omnigate.files import read_file, replace_file
+from omnigate.files import read_file, remove_leftovers, replace_file
 from omnigate.gateway.outage import Outage
 from omnigate.text import reason_of
 from omnigate.writer_thread import IWriter
@@ -151,6 +151,8 @@ class ConfigPull:
         return stopped
 
     def _load_cache(self) -> None:
+        if self._keeps:
+            remove_leftovers(self._cache_path)
         try:
             body = read_file(self._cache_path, MAX_SNAPSHOT_BYTES)
         except OSError as error:

@@ -200,6 +200,18 @@ class RestartTests(RestartCase):
             reply = self.plane.admin("GET", "/admin/keys/website")
             self.assertEqual(reply.status, 200, asked)
 
+    def test_what_kills_left_behind(self) -> None:
+        """Half-written files are removed at a start, those of the operator are not."""
+        names = ("keys.json", "admin_keys.json", "config_history.json")
+        for name in names:
+            for end in ("0123abcd.tmp", "bak"):
+                with open(f"{self.folder}/{name}.{end}", "wb") as file:
+                    file.write(b"{")
+        self.start()
+        left = [name for name in os.listdir(self.folder) if name.startswith(names)]
+        self.assertEqual([name for name in left if name.endswith(".tmp")], [])
+        self.assertEqual(len([name for name in left if name.endswith(".bak")]), 3)
+
     def test_a_config_that_breaks_something(self) -> None:
         """Stores that cannot take a config over are made anew, with that config; no key is left."""
         for home, name in ((KeyBook, "take"), (KeyBook, "clashes"), (Ledger, "keep")):

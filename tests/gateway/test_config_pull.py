@@ -374,13 +374,24 @@ class CacheTests(PullCase):
         """A worker that starts from another's copy reads it and leaves it as it is."""
         before = encode_snapshot(snapshot("a"))
         self.cache(before)
+        half = f"{self.path}.0123abcd.tmp"
+        os.link(self.path, half)
         self.give(snapshot("b"))
         self.pull = ConfigPull(
             self.fetch, self.clock, POLL, self.path, self.install, self.writer, keeps=False
         )
         self.pull.start()
+        self.assertTrue(os.path.exists(half))
         self.assertEqual([snapshot("a"), snapshot("b")], self.installed)
         self.assertEqual(before, self.cached())
+
+    def test_half_a_copy(self) -> None:
+        """What a kill left of the writing of one is removed by whoever writes it."""
+        half = f"{self.path}.0123abcd.tmp"
+        with open(half, "wb") as file:
+            file.write(b"{")
+        self.pull.start()
+        self.assertFalse(os.path.exists(half))
 
     def test_damaged(self) -> None:
         """A damaged copy is told and ignored, and the next snapshot takes its place."""
