@@ -24,6 +24,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from omnigate.certificates import Pair, PairError, day, read_pair
+from omnigate.files import open_at_once
 from omnigate.tls_endpoint import CertificateError
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _state(path: str) -> _State:
 
 def _content(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_at_once) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         remedy = "name a file that is there in cert= and key="

@@ -174,7 +174,7 @@ class FaultTests(FilesCase):
         self.assertEqual(served.failures, 1)
 
     def test_every_fault(self) -> None:
-        """Lost, empty, cut, garbage, too long, a folder: counted, told, and nothing changes."""
+        """Lost, empty, cut, garbage, too long, a folder, a pipe: counted, told, and not served."""
         served = self.served()
         writes = (
             (self.disk.certificate, b""),
@@ -202,10 +202,13 @@ class FaultTests(FilesCase):
             path.mkdir()
             self.looks(2)
             path.rmdir()
+            os.mkfifo(path)
+            self.looks(2)
+            path.unlink()
             self.disk.replace(path, kept)
             self.looks(2)
             self.shows(served, FIRST)
-        self.assertEqual(served.failures, failures + 4)
+        self.assertEqual(served.failures, failures + 6)
         self.disk.write(SECOND)
         self.looks(2)
         self.shows(served, SECOND)

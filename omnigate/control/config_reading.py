@@ -20,6 +20,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.config_changes import Changes, changes_between
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import made_keys
+from omnigate.files import open_at_once
 
 #: A file that was written while it was read is read again, so many times.
 MAX_READS: Final = 3
@@ -143,7 +144,7 @@ def read_config_text(path: str) -> str:
 def _read_whole(path: str) -> bytes:
     """Read a file that nobody writes meanwhile, up to one byte more than it may have."""
     for _ in range(MAX_READS):
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=open_at_once) as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 raise ConfigError([Fault(path, "is no regular file")])
@@ -151,8 +152,3 @@ def _read_whole(path: str) -> bytes:
             if _stamp(os.fstat(file.fileno())) == _stamp(before):
                 return data
     raise ConfigError([Fault(path, "is being written; have it read again when that is done")])
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; without O_NONBLOCK the opening of a named pipe would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -441,7 +441,9 @@ class SecureTests(ConnectCase):
             stream.write(b"nothing\n")
         with open(damaged, "wb") as stream:
             stream.write(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-        for path in ("/nowhere/ca.pem", empty, damaged):
+        pipe = self.mktemp()
+        os.mkfifo(pipe)
+        for path in ("/nowhere/ca.pem", empty, damaged, pipe):
             attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=path))
             error = self.failure(attempt)
             self.assertIn(f"ca_file {path}", str(error))
