@@ -9,6 +9,7 @@ holds the type and, for cattrs, the check of :mod:`omnigate.config.values` that 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -264,6 +265,7 @@ _STRUCTURE: Final = Structure(
 )
 
 _TOML_PLACE = re.compile(r"(?P<what>.*) \(at (?P<where>[^()]*)\)", re.DOTALL)
+_DIGITS = re.compile(r"[0-9_]+")
 _ROW = re.compile(r"(?P<table>keys|upstreams|routes)\[(?P<index>\d+)\]")
 _PATH_PART = re.compile(r"\[(\d+)\]|([^.\[]+)")
 
@@ -296,8 +298,17 @@ def _document(text: str) -> dict[str, Any]:
         raise ConfigError([Fault("", "arrays or tables are nested too deep")]) from None
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
         found = _TOML_PLACE.fullmatch(str(error))
-        where, what = (found["where"], found["what"]) if found else ("", "the file is no TOML")
+        where, what = (found["where"], found["what"]) if found else _endless_number(text)
         raise ConfigError([Fault(where, f"{what[:1].lower()}{what[1:]}")]) from None
+
+
+def _endless_number(text: str) -> tuple[str, str]:
+    """Return where the number is that has more digits than any program reads, and what to say."""
+    for digits in _DIGITS.finditer(text):
+        if len(digits[0].replace("_", "")) > sys.get_int_max_str_digits() > 0:
+            line = text.count("\n", 0, digits.start()) + 1
+            return f"line {line}", "a number has thousands of digits"
+    return "", "the file is no TOML"
 
 
 def _exact(digits: str) -> Decimal:

@@ -24,6 +24,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.config_reading import FileStamp, Reading, read_config, stamp_of
 from omnigate.control.config_watch import ConfigWatch, MakeFolders
 from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.redaction import redacted
 from omnigate.errors import GatewayError
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
@@ -203,9 +204,13 @@ class ConfigFile:
 
         :raises ConfigError: with every fault, those of the environment included.
         """
-        return read_config(
-            self.path, self._environ_lookup, self.reading, refuse_empty=cause.actor == FILE
-        )
+        try:
+            return read_config(
+                self.path, self._environ_lookup, self.reading, refuse_empty=cause.actor == FILE
+            )
+        except ConfigError as error:
+            # They go to the log and to whoever may read the config, and repeat words of the file.
+            raise ConfigError([_without_secrets(fault) for fault in error.faults]) from None
 
     def _reload_changed(self) -> Deferred[None]:
         def failed(failure: Failure) -> None:
@@ -257,6 +262,12 @@ class ConfigFile:
         )
         for fault in self.faults[:MAX_LOGGED_FAULTS]:
             self._log.error("config {path}: {fault}", path=self.path, fault=str(fault))
+
+
+def _without_secrets(fault: Fault) -> Fault:
+    """Return a fault without what may be a secret that was pasted into the file."""
+    path, message, row = map(redacted, (fault.path, fault.message, fault.row))
+    return Fault(path, message, row)
 
 
 def _tell(result: bool | Failure, waiting: list[Deferred[bool]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import attrs
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError
@@ -18,6 +19,7 @@ from omnigate.control.config_reading import Reading, read_config_text
 from omnigate.control.config_watch import MAX_SETTLE_LOOKS, POLL_SECONDS, SETTLE_SECONDS
 from omnigate.errors import GatewayError
 from omnigate.testing.writer import SynchronousWriter
+from omnigate.text import REDACTED
 
 GOOD = """
 [[keys]]
@@ -74,6 +76,29 @@ class LoadTests(ConfigFileCase):
         self.write(BAD)
         self.assertIn("keys[0].name", self.refused())
         self.assertEqual(self.file.config, Config())
+
+    def test_a_secret_in_the_wrong_place(self) -> None:
+        """A fault that repeats a word of the file repeats no credential, at a start and later."""
+        secret = "sk-live-0123456789abcdef"
+        row = f'name = "a"\nkey_sha256 = "{"a" * 64}"\n'
+        texts = (
+            f"{secret} = 1\n",
+            f'[[keys]]\n{row}allowed_ips = ["{secret}"]\n',
+            f'[[keys]]\n{row}budget_timezone = "{secret}"\n',
+            f'[[upstreams]]\nname = "u"\nprotocol = "{secret}"\nbase_url = "http://h/v1"\n',
+        )
+        for text in texts:
+            self.write(text)
+            self.assertNotIn(secret, self.refused())
+            self.assertIn(REDACTED, self.refused())
+        file = self.loaded()
+        for text in texts:
+            self.write(text)
+            with capturedLogs() as logged:
+                self.assertFalse(self.again())
+            told = [str(event.get("fault")) for event in logged] + [str(one) for one in file.faults]
+            self.assertTrue(any(REDACTED in one for one in told))
+            self.assertFalse(any(secret in one for one in told))
 
     def test_a_variable_that_is_not_set(self) -> None:
         self.write('keys = [{name = "a", key_env = "NOT_THERE"}]')
