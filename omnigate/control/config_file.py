@@ -72,6 +72,7 @@ class ConfigFile:
     :ivar reloads: how many times the file was read with success, the start included.
     :ivar failures: how many times it had faults.
     :ivar witness: asked before a config comes into force, but for that of the start.
+    :ivar was_read: called after every reading but that of the start, whatever came of it.
     """
 
     _log = Logger()
@@ -101,6 +102,7 @@ class ConfigFile:
         self.reloads = 0
         self.failures = 0
         self.witness: Witness = _nobody
+        self.was_read: Callable[[], None] = lambda: None
         self._wall = wall or clock.seconds
         self._environ_lookup = environ_lookup
         self._reader = reader
@@ -168,6 +170,7 @@ class ConfigFile:
             return await self._reload(cause)
         finally:
             self._turn.release()
+            self.was_read()
 
     async def _reload(self, cause: Cause) -> bool:
         # Taken before the read: a change during it is then seen by the next look.

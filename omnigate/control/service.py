@@ -83,6 +83,7 @@ class ControlService(DaemonService):
         self.ending.watch()
         self.ending.on_hangup(self.reload)
         parts.config_file.on_change(lambda _: self._config_changed())
+        parts.config_file.was_read = self._tell_state
         self._allow_names()
         parts.config_file.start_watching()
         parts.lag.start()
@@ -107,7 +108,7 @@ class ControlService(DaemonService):
                 replayed=ledger.counters.replayed,
                 seconds=seconds,
             )
-            self.notify(f"STATUS=ready: {self._counts(generation)}")
+            self._tell_state()
         else:
             self.log.info(
                 "omnigate-control {version} is ready on {address}: config {path} with {config}; "
@@ -144,13 +145,14 @@ class ControlService(DaemonService):
     def reload(self) -> None:
         """Read the config file and the certificate again, as SIGHUP asks for."""
         self.listener.reread()
-        self._parts.config_file.reload(Cause(SIGNAL)).addCallbacks(
-            lambda _: self._tell_config(),
-            lambda failure: self.log.error("no reload: {reason}", reason=failure.value),
+        self._parts.config_file.reload(Cause(SIGNAL)).addErrback(
+            lambda failure: self.log.error("no reload: {reason}", reason=failure.value)
         )
 
-    def _tell_config(self) -> None:
-        """Tell the service manager what config is in force."""
+    def _tell_state(self) -> None:
+        """Tell the service manager what config is in force, whoever had it read."""
+        if not self.running:
+            return  # that it is stopping is its last word
         faults = len(self._parts.config_file.faults)
         generation = self._parts.guard.current
         if faults:

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import succeed
@@ -158,6 +159,30 @@ class RestartTests(RestartCase):
         self.assertEqual(self.told, ["STATUS=ready: 1 keys, 1 upstreams, 1 routes"])
         # Twice at the start; then what was loaded goes, and what is loaded anew stays.
         self.assertEqual(self.memory, ["stays", "stays", "goes", "stays"])
+
+    def test_the_manager_is_told_of_configs(self) -> None:
+        """Of each that was read, whoever had it read; faults last until the file is good."""
+        good, bad = "STATUS=ready: 1 keys, 1 upstreams, 1 routes", "STATUS=ready: config file has 1"
+        waits: tuple[Callable[[], object], ...] = (
+            lambda: self.ending.hangup(),
+            lambda: self.plane.admin("POST", "/admin/reload"),
+            lambda: self.plane.clock.pump([0.1] * int(20 * POLL_SECONDS)),
+        )
+        self.start()
+        for wait in waits:
+            for text, words in ((CONFIG + "x = 1\n", bad), (CONFIG + "# \n", good)):
+                self.told.clear()
+                self.plane.write_config(text)
+                wait()
+                status = [told for told in self.told if told.startswith("STATUS")]
+                self.assertEqual([told.startswith(words) for told in status], [True], self.told)
+        self.plane.write_config("x = 1\n")
+        self.ending.hangup()
+        self.crash()
+        self.assertTrue(self.told[-1].startswith(bad), self.told)
+        self.service.stopService()
+        self.ending.hangup()
+        self.assertEqual(self.told[-1], "STOPPING=1")
 
     def test_memory_comes_back_at_once(self) -> None:
         """Nothing large waits for the collector, which leaves alone what was loaded before."""
