@@ -186,7 +186,8 @@ class BatchTests(SynchronousTestCase):
         channel, transport = self.plane.talk.connect()
         self.plane.writer.holding = True
         body = json.dumps({"events": [event()]}).encode()
-        head = b"POST /internal/usage/batch HTTP/1.1\r\nx-omnigate-internal: " + INTERNAL[0][1]
+        head = b"POST /internal/usage/batch HTTP/1.1\r\nhost: x\r\n"
+        head += b"x-omnigate-internal: " + INTERNAL[0][1]
         channel.dataReceived(head + b"\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         self.assertEqual(transport.value(), b"")
         self.plane.writer.run()
