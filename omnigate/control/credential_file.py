@@ -92,9 +92,13 @@ class CredentialFile(Generic[C]):
     def _keys_of(self, rows: list[object], version: int) -> list[C]:
         """Judge rows, and leave none of them: to free ten thousand at once holds the reactor."""
         rows.reverse()
-        keys = []
+        keys: list[C] = []
         while rows:
-            keys.append(self.key(rows.pop(), version))
+            try:
+                keys.append(self.key(rows.pop(), version))
+            except (StrictJsonError, GatewayError) as fault:
+                words = fault.message if isinstance(fault, GatewayError) else str(fault)
+                raise StrictJsonError(f"keys[{len(keys)}]: {words}") from None
         return keys
 
 

@@ -49,7 +49,9 @@ class VersionTests(StoreCase):
         row = b'{"name":"a","sha256":"%s","created_ms":1,"tpm":1}' % (b"0" * 64)
         with open(self.path, "wb") as file:
             file.write(b'{"version":1,"keys":[%s]}' % row)
-        self.assertIn("no such member", str(self.assertRaises(KeysFileError, self.load)))
+        words = str(self.assertRaises(KeysFileError, self.load))
+        self.assertIn('keys[0]: "', words)
+        self.assertIn("no such member", words)
 
 
 class DamageTests(StoreCase):
