@@ -69,13 +69,15 @@ class MetricsTests(SynchronousTestCase):
         self.assertEqual(2, listeners_of(data.pid))
         for answer in answers:
             self.gateway.event(answer.id)
+        # The data plane hears of it a moment after it is recorded.
+        delivered = "omnigate_data_usage_delivered_total"
+        wait_for("the acknowledgement", lambda: value(self.scrape(), delivered) == 4)
         samples = self.scrape()
         requests = "omnigate_data_requests_total"
         self.assertEqual(4, total(samples, requests, route="small", outcome="answered"))
         self.assertEqual(1, total(samples, requests, outcome="refused"))
         tried = {"upstream": "openai", "outcome": "ok"}
         self.assertEqual(4, value(samples, "omnigate_data_attempts_total", **tried))
-        self.assertEqual(4, value(samples, "omnigate_data_usage_delivered_total"))
         self.assertEqual(0, value(samples, "omnigate_data_requests_in_flight"))
         first = "omnigate_data_time_to_first_event_seconds"
         self.assertEqual(2, value(samples, f"{first}_count", endpoint="chat"))
