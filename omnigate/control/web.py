@@ -32,7 +32,7 @@ from twisted.web.http import HTTPChannel, Request, datetimeToString
 from zope.interface import implementer
 
 from omnigate.client_address import TrustedProxies
-from omnigate.control.auth import INTERNAL, OPEN, Credentials
+from omnigate.control.auth import INTERNAL, OPEN, Caller, Credentials
 from omnigate.control.routes import (
     WRITE,
     Answer,
@@ -155,18 +155,9 @@ class ControlRequest(Request):
         parsed = parse_target(target)
         self._audience = audience_of(parsed.path)
         self._address = self._find_address()
-        caller = self._gate.credentials.judge(
-            self._audience,
-            self._address,
-            self._header_lines(b"x-omnigate-internal"),
-            self._header_lines(b"authorization"),
-        )
+        caller = self._judge_caller()
         endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
-        if endpoint.scope == WRITE and not caller.may_write:
-            raise GatewayError(
-                "insufficient_scope",
-                "this admin key may look only; use one with the scope full, or the admin token",
-            )
+        _check_scope(endpoint, caller)
         if length is None:
             raise GatewayError("length_required", "send the body with a content-length")
         if length and not endpoint.body_limit:
@@ -177,6 +168,14 @@ class ControlRequest(Request):
             )
         query = parse_query(parsed.query, endpoint.query)
         return _Admitted(endpoint, parsed.path, name, query, caller.actor)
+
+    def _judge_caller(self) -> Caller:
+        return self._gate.credentials.judge(
+            self._audience,
+            self._address,
+            self._header_lines(b"x-omnigate-internal"),
+            self._header_lines(b"authorization"),
+        )
 
     def _find_address(self) -> str:
         """Tell where the request comes from; over a socket of the file system that is nowhere."""
@@ -240,6 +239,9 @@ class ControlRequest(Request):
             address=self._address,
         )
         try:
+            if call.body:
+                # The credential may have been taken away while the body was on its way.
+                _check_scope(admitted.endpoint, self._judge_caller())
             return await admitted.endpoint.run(call)
         except GatewayError as refusal:
             if refusal.detail:
@@ -291,6 +293,14 @@ class ControlRequest(Request):
             headers.setRawHeaders(b"connection", [b"close"])
         self.write(answer.body)
         self.finish()
+
+
+def _check_scope(endpoint: Endpoint, caller: Caller) -> None:
+    if endpoint.scope == WRITE and not caller.may_write:
+        raise GatewayError(
+            "insufficient_scope",
+            "this admin key may look only; use one with the scope full, or the admin token",
+        )
 
 
 class ControlChannel(HTTPChannel):

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.auth import WRONG_IN_WINDOW
 from omnigate.periods import rfc3339
-from tests.control.conversation import Headers, Reply
+from tests.control.conversation import Headers, Reply, read_reply, request_bytes
 from tests.control.plane import Plane
 
 
@@ -174,6 +174,26 @@ class SignInTests(AdminKeyCase):
         )
         self.assertIn(b"403 Forbidden", transport.value())
         self.assertIn(b"connection: close", transport.value().lower())
+
+    def test_taken_away_while_a_body_is_on_its_way(self) -> None:
+        """Whoever began a request before that makes no key for afterwards."""
+        for what, change, code in (
+            ("gone", ("DELETE", {}), "invalid_token"),
+            ("disabled", ("PATCH", {"disabled": True}), "invalid_token"),
+            ("looker", ("PATCH", {"scope": "read_only"}), "insufficient_scope"),
+            ("elsewhere", ("PATCH", {"allowed_ips": ["203.0.113.9"]}), "address_not_allowed"),
+        ):
+            secret = self.create(name=what, scope="full")["secret"]
+            body = b'{"name": "back-door", "scope": "full"}'
+            sent = request_bytes("POST", "/admin/admin-keys", bearer(secret), body)
+            channel, transport = self.plane.talk.connect()
+            channel.dataReceived(sent[:-5])
+            method, members = change
+            self.ask(method, f"/admin/admin-keys/{what}", **members)
+            channel.dataReceived(sent[-5:])
+            reply, _ = read_reply(transport.value())
+            self.assertEqual(reply.json()["code"], code)
+        self.assertEqual(self.ask("GET", "/admin/admin-keys/back-door").status, 404)
 
     def test_changes_count_at_once(self) -> None:
         """Disabled, enabled, rotated, expired, deleted."""
