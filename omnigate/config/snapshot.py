@@ -164,9 +164,11 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     return msgspec.json.encode(members | attrs.asdict(snapshot, recurse=False))
 
 
-def decode_snapshot(data: bytes) -> Snapshot:
+def decode_snapshot(data: bytes, known: Snapshot | None = None) -> Snapshot:
     """Return the snapshot in ``data``, every row of it checked.
 
+    :param known: one that was decoded before, most of whose keys may have stayed as they were:
+        those are checked by comparing them, which takes a tenth of the time and less.
     :raises SnapshotError: the bytes are not a snapshot, hold an unknown or a missing member, a
         value out of bounds, a name twice, a target without its upstream, or do not add up to
         their version.
@@ -175,12 +177,12 @@ def decode_snapshot(data: bytes) -> Snapshot:
         raise SnapshotError(f"the snapshot is longer than {MAX_SNAPSHOT_BYTES} bytes")
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
-        known = _holds_nothing_else(data, snapshot)
+        alike = _holds_nothing_else(data, snapshot)
     except (ValueError, RecursionError) as error:
         raise SnapshotError(f"the snapshot cannot be read: {error}") from None
-    if not known:
+    if not alike:
         raise SnapshotError("the snapshot holds members this version does not know")
-    check_snapshot(snapshot)
+    check_snapshot(snapshot, known)
     if snapshot.version != _version_of(snapshot):
         raise SnapshotError("the snapshot does not add up to its version: it was damaged or edited")
     return snapshot

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.capabilities import Capabilities
+from omnigate.config import snapshot_checks
 from omnigate.config.key_values import ENDPOINT_KINDS, MAX_TPM
 from omnigate.config.schema import CapsConfig, Config, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.snapshot import (
@@ -311,6 +312,19 @@ class CodecTests(SynchronousTestCase):
             ("secrets", [secret, secret], "is there twice"),
         ):
             self.assert_refused(edited(keys=[{**row, member: value}]), part)
+
+    def test_keys_that_are_known(self) -> None:
+        """A key is not judged again as long as it is the same; whatever else came is."""
+        known = decode_snapshot(encode_snapshot(build_snapshot(CONFIG, [*KEYS, FULL])))
+        judged: list[str] = []
+        self.patch(snapshot_checks, "_check_key", lambda key: judged.append(key.name))
+        changed = msgspec.structs.replace(FULL, rpm=7)
+        snapshot = build_snapshot(CONFIG, [*KEYS, changed, made_key("new", "f" * 64)])
+        self.assertEqual(decode_snapshot(encode_snapshot(snapshot), known), snapshot)
+        self.assertEqual(sorted(judged), sorted([FULL.name, "new"]))
+        twice = edited(keys=[msgspec.to_builtins(FULL)] * 2)
+        with self.assertRaises(SnapshotError):
+            decode_snapshot(twice, known)
 
     def test_a_secret_is_one_keys(self) -> None:
         """No secret opens two keys, nor is it what another key is counted by."""

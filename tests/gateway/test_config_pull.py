@@ -250,6 +250,8 @@ class PollTests(PullCase):
 
     def test_large(self) -> None:
         """A large snapshot is decoded in the writer's thread, and refused the same."""
+        # A thousand networks, at up to 20 µs each.
+        self.assertLess(config_pull_module.MAX_DECODED_AT_ONCE_BYTES, 1000 * len('"1.2.3.4",'))
         self.patch(config_pull_module, "MAX_DECODED_AT_ONCE_BYTES", 10)
         self.writer.holding = True
         self.give(snapshot("a"))
