@@ -41,6 +41,10 @@ MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
 #: The texts, twice over for what JSON escapes, and the rest.
 MAX_FILE_BYTES: Final = 3 * MAX_TEXT_BYTES
 
+#: Configs that may wait to be written, each with its text and all its tables in memory. One that
+#: changes faster than the disk takes the history is not kept whole.
+MAX_WAITING: Final = 4
+
 _REMEDY: Final = "restore it from a backup, or move it away to begin a new one"
 
 
@@ -110,6 +114,7 @@ class ConfigHistory:
         self._crashed = crashed
         self._entries: tuple[HistoryEntry, ...] = ()
         self._turn = DeferredLock()
+        self._waiting = 0
         self._open = False
 
     async def open(self) -> None:
@@ -142,6 +147,10 @@ class ConfigHistory:
 
     async def add(self, reading: Reading, actor: str, address: str = "") -> None:
         """Add a config that comes into force; one that cannot be written is logged and counted."""
+        if self._waiting >= MAX_WAITING:
+            self._not_added(f"{self._waiting} others wait for the disk")
+            return
+        self._waiting += 1
         await self._turn.acquire()
         try:
             if self._open:
@@ -151,17 +160,21 @@ class ConfigHistory:
                     lambda: _add(self.path, before, reading, at, actor, address)
                 )
         except (OSError, WriterBusyError, WriterStoppedError) as error:
-            self.failed_writes += 1
-            self._log.error(
-                "{path}: a config in force could not be added ({error}); the config itself is not "
-                "touched by that",
-                path=self.path,
-                error=error,
-            )
+            self._not_added(error)
         except Exception:
             self._crashed(Failure())
         finally:
+            self._waiting -= 1
             self._turn.release()
+
+    def _not_added(self, reason: object) -> None:
+        self.failed_writes += 1
+        self._log.error(
+            "{path}: a config in force could not be added ({error}); the config itself is not "
+            "touched by that",
+            path=self.path,
+            error=reason,
+        )
 
 
 def _add(

@@ -49,6 +49,7 @@ class ConfigRecord:
     ) -> None:
         self._audit = audit
         self._history = history
+        self._last: tuple[Cause, Reading] | None = None
 
     async def __call__(
         self, cause: Cause, reading: Reading | None, faults: tuple[Fault, ...]
@@ -64,7 +65,7 @@ class ConfigRecord:
             await self._write(cause, RELOAD, detail, FAILED)
         elif reading.changed:
             await self._write(cause, INSTALL, _told(reading))
-            return partial(self._keep, cause, reading)
+            return partial(self._came_into_force, cause, reading)
         elif cause.actor != FILE:  # a file that was only touched is nobody's doing
             await self._write(cause, RELOAD, {"changed": False})
         return None
@@ -78,8 +79,19 @@ class ConfigRecord:
             await self._write(cause, INSTALL, _told(reading))
         except GatewayError as error:
             _log.error("the config of the start is not audited: {error}", error=error)
+        self._last = cause, reading
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Add the config in force to a history that lacks it, as after a crash of the stores.
+
+        Once only: should it be what the stores crash of, they get on without it.
+        """
         history = self._history()
-        known = history.entries() if history is not None else ()
+        if self._last is None or history is None:
+            return
+        (cause, reading), self._last = self._last, None
+        known = history.entries()
         if not known or known[0].sha256 != reading.sha256:
             self._keep(cause, reading)
 
@@ -100,6 +112,10 @@ class ConfigRecord:
                 detail=detail,
             )
         )
+
+    def _came_into_force(self, cause: Cause, reading: Reading) -> None:
+        self._last = cause, reading
+        self._keep(cause, reading)
 
     def _keep(self, cause: Cause, reading: Reading) -> None:
         history = self._history()

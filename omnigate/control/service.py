@@ -109,6 +109,7 @@ class ControlService(DaemonService):
                 seconds=seconds,
             )
             self._tell_state()
+            self._parts.record.catch_up()
         else:
             self.log.info(
                 "omnigate-control {version} is ready on {address}: config {path} with {config}; "

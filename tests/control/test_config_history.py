@@ -18,6 +18,7 @@ from omnigate.control import config_history
 from omnigate.control.config_changes import changes_between
 from omnigate.control.config_history import (
     MAX_ENTRIES,
+    MAX_WAITING,
     ConfigHistory,
     ConfigHistoryError,
 )
@@ -134,6 +135,26 @@ class HistoryTests(HistoryCase):
             self.assertEqual(len(self.history.entries()), 1)
             self.disk.heal()
         self.assertEqual((self.history.failed_writes, self.crashes), (3, []))
+
+    def test_a_disk_that_is_too_slow(self) -> None:
+        """A few configs wait for it; more are counted and told, and are not kept in memory."""
+        writer = SynchronousWriter(holding=True)
+        self.history._writer = writer
+        with capturedLogs() as logs:
+            adding = [
+                Deferred.fromCoroutine(self.history.add(reading(f"{KEY}# {n}\n"), "file"))
+                for n in range(MAX_WAITING + 3)
+            ]
+        self.assertEqual(len([one for one in logs if one.get("path") == PATH]), 3)
+        writer.holding = False
+        while writer.run():
+            pass
+        for added in adding:
+            self.successResultOf(added)
+        self.assertEqual(len(self.history.entries()), MAX_WAITING)
+        self.assertEqual(self.history.failed_writes, 3)
+        self.add(KEY)
+        self.assertEqual(len(self.history.entries()), MAX_WAITING + 1)
 
     def test_crash(self) -> None:
         """What it has no answer for is handed up."""

@@ -13,6 +13,7 @@ from twisted.internet.defer import succeed
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control import config_history
 from omnigate.control.config_watch import POLL_SECONDS
 from omnigate.control.guard import PAUSING, RESTARTING
 from omnigate.control.keys import KeyBook
@@ -254,6 +255,33 @@ class RestartTests(RestartCase):
             self.assertEqual(self.plane.guard.restarts, name != "clashes", name)
             self.assertEqual(self.plane.admin("GET", "/admin/keys/website").status, 200, name)
             self.assertEqual(self.plane.admin("GET", "/admin/keys/app").status, 404, name)
+
+    def test_a_config_that_the_history_lacks(self) -> None:
+        """It is added once more, and if that is what broke, no more."""
+        for times in (1, 2):
+            self.setUp()
+            self.start()
+            breaking = iter(range(times))
+            added = config_history._add
+
+            def add(*arguments: Any, left: Any = breaking, added: Any = added) -> Any:
+                if next(left, None) is not None:
+                    raise BrokenError
+                return added(*arguments)
+
+            patched = self.patch(config_history, "_add", add)
+            self.plane.write_config(CONFIG.replace("600", "700"))
+            self.ending.hangup()
+            self.plane.clock.pump([0.0] * 5)
+            patched.restore()
+            self.assertEqual(len(self.flushLoggedErrors(BrokenError)), times)
+            generation = self.plane.guard.current
+            assert generation is not None
+            self.plane.take(generation)
+            self.assertEqual(self.plane.guard.restarts, times)
+            entries = self.plane.admin("GET", "/admin/config/history").json()["entries"]
+            actors = [entry["actor"] for entry in entries]
+            self.assertEqual(actors, ["signal", "start"] if times == 1 else ["start"])
 
     def test_a_request_under_way(self) -> None:
         """A batch that waits behind one that crashes everything is answered 503, too."""
