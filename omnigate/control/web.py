@@ -149,11 +149,11 @@ class ControlRequest(Request):
     def _admit(self, method: bytes, target: bytes, version: bytes, length: int | None) -> _Admitted:
         if version != b"HTTP/1.1":
             raise GatewayError("invalid_request", "only HTTP/1.1 is spoken here", status=505)
+        parsed = parse_target(target)
+        self._audience = audience_of(parsed.path)
         if len(self._header_lines(b"host")) != 1:
             # Whoever stands in front may have read another one than we would.
             raise GatewayError("invalid_request", "a request has one host header")
-        parsed = parse_target(target)
-        self._audience = audience_of(parsed.path)
         self._address = self._find_address()
         caller = self._judge_caller()
         endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
