@@ -5,7 +5,7 @@ Amounts of money are exact decimal numbers of US dollars.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from omnigate.config import key_values, values
@@ -50,8 +50,11 @@ KEYS_AT_ONCE: Final = 250
 #: Models and addresses that are shown in one go: 2 ms, however long their names are.
 ENTRIES_AT_ONCE: Final = 10_000
 
-#: Keys of one page: at most 130 MB where each has the longest lists, and 500 KB of ordinary ones.
+#: Keys of one page: 500 KB of ordinary ones.
 MAX_PAGE: Final = 1_000
+
+#: Their lists, of the first key in any case: a page of 10 MB takes 30 ms to be put together.
+MAX_PAGE_LIST_BYTES: Final = 2 * 1024 * 1024
 
 LIMIT: Final = whole_parameter("limit", "how many keys to show at most", MAX_PAGE, MAX_PAGE)
 AFTER: Final = Parameter(
@@ -230,9 +233,10 @@ class KeyApi:
         """Answer keys of both kinds by name, and the name that the next page comes behind."""
         limit, after = read_whole(call.query, LIMIT), _after(call.query)
         keys = sorted((key for key in self._book if key.name > after), key=lambda key: key.name)
-        page = keys[:limit]
+        count = _fitting(keys[:limit])
+        page = keys[:count]
         # A file that was read again may have brought the name of a managed key.
-        page += [key for key in keys[limit : limit + 1] if key.name == page[-1].name]
+        page += [key for key in keys[count : count + 1] if key.name == page[-1].name]
         more = page[-1].name if len(keys) > len(page) else None
         rows: list[bytes] = []
         for some in _steps(page):
@@ -342,6 +346,16 @@ class KeyApi:
             "over_soft": stands.over_soft,
             "turns_at": time(stands.turns_at_ms) if key.has_budget else None,
         }
+
+
+def _fitting(keys: Sequence[GatewayKey]) -> int:
+    """Return how many of the keys have room on a page."""
+    list_bytes = 0
+    for count, key in enumerate(keys):
+        list_bytes += key.list_bytes
+        if count and list_bytes > MAX_PAGE_LIST_BYTES:
+            return count
+    return len(keys)
 
 
 def _steps(page: Iterable[GatewayKey]) -> Iterator[list[GatewayKey]]:

@@ -95,6 +95,18 @@ class PageTests(KeyApiCase):
         found = {key["name"]: len(key["models"]) for key in shown if key["name"] != "app"}
         self.assertEqual((found, len(shown), self.plane.pauses), (lengths, 6, 3))
 
+    def test_pages_of_long_lists(self) -> None:
+        """They hold fewer keys than were asked for, at least one, and none gets lost."""
+        self.patch(key_api, "MAX_PAGE_LIST_BYTES", 20)
+        for name, length in {"a": 3, "b": 1, "c": 2, "d": 1, "e": 1}.items():
+            self.create(name, models=["m" * 7] * length)
+        found: list[list[str]] = []
+        after: str | None = ""
+        while after is not None:
+            page, after = self.names("/admin/keys?limit=3" + (f"&after={after}" if after else ""))
+            found.append(page)
+        self.assertEqual(found, [["a"], ["app", "b"], ["c"], ["d", "e"]])
+
     def test_bad_pages(self) -> None:
         for query in ("limit=0", f"limit={MAX_PAGE + 1}", "limit=x", "after=", "after=%2E", "x=1"):
             reply = self.ask("GET", f"/admin/keys?{query}")
