@@ -81,8 +81,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     entries: list[HistoryEntry]
 
 
+class _Head(msgspec.Struct):
+    version: int
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_File)
+_entry_decoder = msgspec.json.Decoder(HistoryEntry)
+_head_decoder = msgspec.json.Decoder(_Head)
 
 
 def _unexpected(failure: Failure) -> None:
@@ -217,13 +223,46 @@ def _bounded(entries: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
     return tuple(kept)
 
 
+def _head(version: int) -> bytes:
+    return b'{"version": %d, "entries": [' % version
+
+
 def _pieces(entries: Sequence[HistoryEntry]) -> list[bytes]:
     """Return the file in pieces: to encode it in one would hold the interpreter too long."""
-    pieces = [b'{"version": %d, "entries": [' % FILE_VERSION]
+    pieces = [_head(FILE_VERSION)]
     for index, entry in enumerate(entries):
         pieces.append(b",\n  " if index else b"\n  ")
         pieces.append(_encoder.encode(entry))
     return [*pieces, b"]}\n"]
+
+
+def _from_pieces(data: bytes) -> list[HistoryEntry] | None:
+    """Return the entries of a file as it was written, one at a time, for the same reason.
+
+    :return: None for a file in another form, which may be a good one all the same.
+    """
+    head, *lines = data.removesuffix(b"]}\n").split(b"\n  ")
+    if head != _head(FILE_VERSION) or not data.endswith(b"]}\n"):
+        return None
+    last = len(lines) - 1
+    if not all(line.endswith(b",") for line in lines[:last]):
+        return None
+    try:
+        return [
+            _entry_decoder.decode(line if index == last else memoryview(line)[:-1])
+            for index, line in enumerate(lines)
+        ]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _other_version(data: bytes) -> int | None:
+    """Return the version of a file that is not of ours, whatever else may be in it."""
+    try:
+        version = _head_decoder.decode(data).version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if version == FILE_VERSION else version
 
 
 def _sweep_and_read(path: str) -> tuple[HistoryEntry, ...]:
@@ -235,16 +274,23 @@ def _read(path: str) -> tuple[HistoryEntry, ...]:
     data = read_whole(path, MAX_FILE_BYTES, _REMEDY, ConfigHistoryError)
     if data is None:
         return ()
-    try:
-        found = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigHistoryError(f"{path}: is no config history ({error}); {_REMEDY}") from None
-    if found.version != FILE_VERSION:
-        raise ConfigHistoryError(
-            f"{path}: has format {found.version}, and this version reads {FILE_VERSION}; start the "
-            "version that wrote it, or move it away to begin a new one"
-        )
-    ids = [entry.id for entry in found.entries]
+    entries = _from_pieces(data)
+    if entries is None:
+        entries = _from_whole(path, data)
+    ids = [entry.id for entry in entries]
     if ids != sorted(set(ids), reverse=True):
         raise ConfigHistoryError(f"{path}: its entries are out of order; {_REMEDY}")
-    return tuple(found.entries)
+    return tuple(entries)
+
+
+def _from_whole(path: str, data: bytes) -> list[HistoryEntry]:
+    version = _other_version(data)
+    if version is not None:
+        raise ConfigHistoryError(
+            f"{path}: has format {version}, and this version reads {FILE_VERSION}; start the "
+            "version that wrote it, or move it away to begin a new one"
+        )
+    try:
+        return _decoder.decode(data).entries
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigHistoryError(f"{path}: is no config history ({error}); {_REMEDY}") from None

@@ -194,12 +194,30 @@ class DamageTests(HistoryCase):
         for length in range(0, len(whole), 3):
             self.assertIn(PATH, self.refused(whole[:length]))
 
+    def test_read_in_pieces(self) -> None:
+        """A file of ours is decoded entry by entry; one that people have formatted is good too."""
+        for count in range(3):
+            for number in range(count):
+                self.add(KEY + f"# \\n  ,]}} {count} {number}\n")
+            entries = self.history.entries()
+            data = self.disk.contents().get(PATH)
+            if data is None:
+                continue
+            self.assertEqual(config_history._from_pieces(data), list(entries))
+            pretty = json.dumps(json.loads(data), indent=2).encode()
+            self.assertIsNone(config_history._from_pieces(pretty))
+            self.use(MemoryDisk("/state", contents={PATH: pretty}))
+            self.assertEqual(self.opened().entries(), entries)
+        self.assertEqual(config_history._from_pieces(b"".join(config_history._pieces(()))), [])
+
     def test_other_files(self) -> None:
         """Another version, another form, entries out of order."""
         self.add(KEY)
         self.add(KEY + "# more\n")
         document: dict[str, Any] = json.loads(self.disk.contents()[PATH])
         self.assertIn("format 2", self.refused(json.dumps(document | {"version": 2}).encode()))
+        newer = document | {"version": 2, "entries": [{"id": 1, "new": True}]}
+        self.assertIn("format 2", self.refused(json.dumps(newer).encode()))
         swapped = document | {"entries": document["entries"][::-1]}
         self.assertIn("out of order", self.refused(json.dumps(swapped).encode()))
         self.refused(json.dumps(document | {"more": 1}).encode())
