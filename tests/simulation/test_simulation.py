@@ -15,8 +15,8 @@ from tests.simulation.runner import Stage, Tally
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-#: How many runs each of the four quarters plays.
-QUARTER = 500
+#: How many runs each of the four quarters plays; ``make soak`` plays as many as one likes.
+QUARTER = 250
 
 
 class StageTestCase(SynchronousTestCase):
