@@ -3,7 +3,10 @@
 import http.client
 import json
 import re
-from collections.abc import Mapping
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -16,6 +19,8 @@ from omnigate.text import REDACTED, one_line, without_controls
 DEFAULT_URL = "http://127.0.0.1:8081"
 # Of each wait for the control plane, which answers in milliseconds, or seconds on a loaded machine.
 TIMEOUT_SECONDS = 30
+# How many waits one answer may take in all: it may come slowly, but not for ever.
+_WAITS = 10
 # Ten thousand keys with their limits are a few megabytes.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -130,8 +135,9 @@ class AdminClient:
             raise _no_address(self._shown) from None
         try:
             connection.request(method, self._url.path.rstrip("/") + path, content, headers)
-            answer = connection.getresponse()
-            data = answer.read(MAX_ANSWER_BYTES + 1)
+            with cut_off(connection, _WAITS * self._seconds):
+                answer = connection.getresponse()
+                data = answer.read(MAX_ANSWER_BYTES + 1)
             if answer.length and len(data) <= MAX_ANSWER_BYTES:
                 # A read of so many bytes at most does not find that itself.
                 raise http.client.IncompleteRead(data, answer.length)
@@ -150,6 +156,34 @@ class AdminClient:
         if len(data) > MAX_ANSWER_BYTES:
             raise AdminError(f"{self._shown} answered more than {MAX_ANSWER_BYTES} bytes")
         return answer, data
+
+
+@contextmanager
+def cut_off(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """End an answer that takes longer in all, though a byte comes now and then.
+
+    :param connection: has sent its request.
+    :raises TimeoutError: the time is over.
+    """
+    # Kept, since the connection gives it away to an answer that ends with it.
+    stream = connection.sock
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():
+            # What was cut may look like a whole answer, or like any fault of the other side.
+            raise TimeoutError(f"no whole answer within {seconds:g} seconds")
 
 
 def client_from(environ: Mapping[str, str], seconds: float = TIMEOUT_SECONDS) -> AdminClient:

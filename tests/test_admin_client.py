@@ -1,7 +1,10 @@
 """The blocking client of the admin API, against a server in a thread."""
 
+import contextlib
 import json
+import socket
 import threading
+import time
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -42,6 +45,16 @@ class FakeAdmin(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+def drip(server: socket.socket, head: bytes) -> None:
+    """Take one connection and send it a little, again and again, until it is gone."""
+    connection, _ = server.accept()
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + head)
+        for _ in range(500):
+            connection.sendall(b"x:y\r\n")
+            time.sleep(0.02)
 
 
 class AdminServerTestCase(SynchronousTestCase):
@@ -151,6 +164,18 @@ class AdminClientTests(AdminServerTestCase):
         FakeAdmin.answers["/x"] = (200, b"")
         error = self.assertRaises(AdminError, client.text, "GET", "/x", accept="text/csv")
         self.assertIn("something else than CSV", str(error))
+
+    def test_an_answer_that_goes_on_for_ever(self) -> None:
+        """A byte now and then is no answer: heads, a body of some length, and one that has none."""
+        for head in (b"x: y\r\n", b"content-length: 99999\r\n\r\n", b"\r\n"):
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                thread = threading.Thread(target=drip, args=(server, head))
+                thread.start()
+                port = server.getsockname()[1]
+                client = AdminClient(f"http://127.0.0.1:{port}", TOKEN, 0.05)
+                error = self.assertRaises(AdminError, client.text, "GET", "/x")
+                self.assertIn("no whole answer within 0.5 seconds", str(error))
+                thread.join()
 
     def test_nobody_there(self) -> None:
         """A port without a listener is told with its address and a remedy."""

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from omnigate.admin_client import DEFAULT_URL, shown_url
+from omnigate.admin_client import DEFAULT_URL, cut_off, shown_url
 from omnigate.commands.plane_environ import PlaneEnvirons, control_url, url_of
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.settings import SettingsError, provider_key
@@ -227,8 +227,9 @@ def fetch(url: str, headers: Mapping[str, str] | None = None, *, judged: bool = 
         connection = http.client.HTTPConnection(parts.hostname, port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", parts.path, headers=dict(headers or {}))
-        answer = connection.getresponse()
-        text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+        with cut_off(connection, 2 * ANSWER_SECONDS):
+            answer = connection.getresponse()
+            text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
         return Answer(answer.status, text, skew=_skew(answer.getheader("date"), time.time()))
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Answer(error=_reason(error))

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from omnigate.admin_client import cut_off
 from omnigate.commands.arguments import SYSTEM_FOLDER, CommandError
 from omnigate.commands.first_config import config_text, env_text, models_of
 from omnigate.commands.providers import AskError, Found, find_upstreams
@@ -332,8 +333,9 @@ def ask_models(base_url: str, protocol: str, secret: str | None) -> list[str]:
     connection = kind(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
     try:
         connection.request("GET", f"{parts.path}/models", headers=headers)
-        answer = connection.getresponse()
-        text = answer.read(MAX_ASKED_BYTES)
+        with cut_off(connection, 2 * ASK_SECONDS):
+            answer = connection.getresponse()
+            text = answer.read(MAX_ASKED_BYTES)
         if answer.status != 200:
             raise AskError(f"{base_url}/models answers {answer.status}")
         rows = json.loads(text)["data"]
