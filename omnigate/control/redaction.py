@@ -23,9 +23,16 @@ _SECRETS: Final = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]+)*"
 )
 _USER: Final = re.compile(r"(?<=://)[^/\s\"'@]+(?=@)")
+#: Words that a secret stands behind, also as the end of another: DB_PASSWORD, MISTRAL_API_KEY. The
+#: file's own keys, such as api_key_env and max_tokens, end otherwise.
+_WORDS: Final = (
+    r"(?<![A-Za-z])(?:pass(?:word|wd|phrase)?|pwd|secret|token|apikey|credential|(?<=[_-])key)\b"
+)
 _NAMED: Final = re.compile(
-    r"(?i)(\b(?:pass(?:word|wd)?|secret|token|api[_-]?key|credential)\b[\"']?\s*[=:]\s*[\"']?"
-    r"|\bbearer\s+)[^\s\"',;]{6,}"
+    rf"(?i)({_WORDS}[\"']?[ \t]*[=:][ \t]*)(?:(\")[^\"\n]+|(')[^'\n]+|[^\s\"',;]{{6,}})"
+)
+_HEADER: Final = re.compile(
+    r"(?i)(\bauthorization[\"']?[ \t]*[=:][ \t]*[\"']?[A-Za-z]+[ \t]+|\bbearer[ \t]+)[^\s\"',;]{6,}"
 )
 
 
@@ -48,4 +55,5 @@ def redacted(text: str) -> str:
 def _redacted(piece: str) -> str:
     piece = _SECRETS.sub(REDACTED, piece)
     piece = _USER.sub(REDACTED, piece)
-    return _NAMED.sub(rf"\g<1>{REDACTED}", piece)
+    piece = _HEADER.sub(rf"\g<1>{REDACTED}", piece)
+    return _NAMED.sub(lambda found: f"{found[1]}{found[2] or found[3] or ''}{REDACTED}", piece)
