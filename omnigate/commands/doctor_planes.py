@@ -26,7 +26,10 @@ def files(facts: Facts) -> Found:
     """Environment files that cannot be read leave the rest unseen."""
     for fault in facts.folder_faults:
         yield Finding(
-            "settings", "fault", fault, "run this as a user who may read it, such as root"
+            "settings",
+            "fault",
+            fault,
+            "name the folder with --dir, and run this as a user who may read it",
         )
 
 

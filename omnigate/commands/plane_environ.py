@@ -30,7 +30,7 @@ class PlaneEnvirons:
     """The environment of each plane, as far as it is known here.
 
     :ivar folder: where environment files were looked for, or None.
-    :ivar faults: files that are there and could not be read.
+    :ivar faults: files that are there and could not be read, or that there are none.
     """
 
     control: Mapping[str, str] = attrs.field(repr=False)
@@ -45,12 +45,14 @@ def plane_environs(environ: Mapping[str, str], folder: str | None) -> PlaneEnvir
     :param folder: as ``omnigate init`` wrote it; None for the units' own, where the environment
         says nothing of omnigate.
     """
+    named = folder is not None
     if folder is None and not any(name.startswith("OMNIGATE_") for name in environ):
         folder = SYSTEM_FOLDER if os.path.isdir(SYSTEM_FOLDER) else None
     if folder is None:
         return PlaneEnvirons(environ, environ)
     folder = os.path.abspath(folder)
     faults: list[str] = []
+    missing = 0
     environs = []
     for plane in ("control", "data"):
         own = {**environ}
@@ -63,10 +65,12 @@ def plane_environs(environ: Mapping[str, str], folder: str | None) -> PlaneEnvir
             with open(path, "rb") as file:
                 own |= read_env(file.read(MAX_ENV_BYTES).decode("utf-8", "replace"))
         except FileNotFoundError:
-            pass
+            missing += 1
         except OSError as error:
             faults.append(f"{one_line(path, 200)}: {error.strerror or error}")
         environs.append(own)
+    if named and missing == len(environs):
+        faults.append(f"{one_line(folder, 200)} holds neither control.env nor data.env")
     return PlaneEnvirons(environs[0], environs[1], folder, tuple(faults))
 
 

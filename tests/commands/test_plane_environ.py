@@ -66,6 +66,13 @@ class EnvironTests(SynchronousTestCase):
         )
         self.assertEqual(control_url(found, "default"), "http://127.0.0.1:9000")
 
+    def test_a_folder_of_something_else(self) -> None:
+        """One without environment files, or that is not there, is no silence."""
+        for folder in (self.mktemp(), "/no/such\n"):
+            (fault,) = plane_environs({}, folder).faults
+            self.assertIn("holds neither control.env nor data.env", fault)
+            self.assertNotIn("\n", fault)
+
     def test_the_environment(self) -> None:
         """Without a folder it is that of both planes."""
         environ = {"OMNIGATE_CONTROL_URL": "http://a:1"}
