@@ -24,7 +24,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from omnigate.certificates import Pair, PairError, day, read_pair
-from omnigate.files import open_at_once
+from omnigate.named_files import open_at_once
 from omnigate.tls_endpoint import CertificateError
 
 if TYPE_CHECKING:

@@ -401,11 +401,6 @@ def read_file(path: str, max_bytes: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Open a file, for ``open``; without O_NONBLOCK a named pipe would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
     """Read a file in pieces of :data:`READ_BYTES`, the last one shorter.
 
@@ -414,7 +409,8 @@ def read_pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[b
     :raises OSError: it cannot be read, or is not there; when the first piece is asked for. It names
         the file.
     """
-    fd = open_at_once(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK the opening of a named pipe would wait for somebody to write there.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if start:
             os.lseek(fd, start, os.SEEK_SET)

@@ -30,6 +30,7 @@ FLOORS = {
             "metric_families",
             "metric_text",
             "money",
+            "named_files",
             "periods",
             "reactor_lag",
             "settings",

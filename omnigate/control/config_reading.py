@@ -20,7 +20,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.config_changes import Changes, changes_between
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import made_keys
-from omnigate.files import open_at_once
+from omnigate.named_files import open_at_once
 
 #: A file that was written while it was read is read again, so many times.
 MAX_READS: Final = 3

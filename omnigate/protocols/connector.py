@@ -10,7 +10,6 @@ this off.
 """
 
 import functools
-import os
 import re
 from collections.abc import Callable
 from typing import Any, Never
@@ -54,6 +53,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from omnigate.named_files import open_at_once
 from omnigate.protocols.addresses import UpstreamAddress, authority
 from omnigate.text import one_line, reason_of
 
@@ -92,18 +92,13 @@ class _StageError(Exception):
     """Something of ours on the way to a connection went wrong; the message says what."""
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; without O_NONBLOCK a named pipe would hold the reactor until somebody writes."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _trusted(ca_file: str) -> Any:
     """Read the authorities of a PEM file, as a trust root of Twisted's.
 
     :raises _StageError: naming the file, when it cannot be read or holds no certificate.
     """
     try:
-        with open(ca_file, "rb", opener=_open_at_once) as stream:
+        with open(ca_file, "rb", opener=open_at_once) as stream:
             text = stream.read(MAX_CA_FILE_BYTES + 1)
     except OSError as error:
         raise _StageError(f"cannot read ca_file {ca_file}: {error.strerror}") from error
