@@ -187,11 +187,13 @@ class OpenApi:
     """Serves the document; it needs no store, so it answers whatever else is down."""
 
     def __init__(self) -> None:
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._document = b""
 
     def describe(self, endpoints: Iterable[Endpoint]) -> None:
         """Take these endpoints into the document, in place of any before."""
-        self._document = encode(document(endpoints))
+        self._endpoints = tuple(endpoints)
+        self._document = b""
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoint for the router."""
@@ -207,6 +209,9 @@ class OpenApi:
 
     async def show(self, call: Call) -> Answer:
         """Answer the document."""
-        if not self._document:
+        if not self._endpoints:
             raise GatewayError("not_ready", "starting", retry_after=1)
+        if not self._document:
+            # It takes 15 ms, and few ever ask for it.
+            self._document = encode(document(self._endpoints))
         return Answer(self._document)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from twisted.internet.interfaces import IProtocol
+from twisted.internet.interfaces import IProtocol, IReactorTime
 from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 
@@ -39,6 +39,11 @@ class ReadOnce(ConfigFile):
     """A config file that is read and checked by the first process alone."""
 
     _known: ClassVar[dict[str, Reading]] = {}
+
+    @classmethod
+    def read_now(cls, path: str, clock: IReactorTime) -> None:
+        """Read a file while the program still has the disk that it lies on."""
+        cls(path, clock, lambda name: None).load()
 
     def _read(self, cause: Cause) -> Reading:
         if self.path not in self._known:

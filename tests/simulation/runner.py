@@ -7,10 +7,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from twisted.internet.task import Clock
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from zope.interface import implementer
 
 from tests.simulation import config
+from tests.simulation.control_side import ReadOnce
 from tests.simulation.data_side import settings
 from tests.simulation.machine import real_disk
 from tests.simulation.story import Story
@@ -78,6 +80,7 @@ class Stage:
             self.config_paths.append(os.path.join(folder, f"omnigate-{days}.toml"))
             with open(self.config_paths[-1], "w", encoding="utf-8") as file:
                 file.write(config.text(days))
+            ReadOnce.read_now(self.config_paths[-1], Clock())
         self.settings: DataSettings = settings()
         self._collected_after = gc.get_threshold()
         gc.set_threshold(YOUNG_OBJECTS, *self._collected_after[1:])
