@@ -9,7 +9,6 @@
 # make observe  etc/grafana.json and etc/alerts.yml out of what they are made of
 # make install-check  docs/operations.md, block by block, on a fresh Debian that is booted in a folder
 #             (as root, with debootstrap and systemd-container; ARGS=--verbose shows what is said)
-# make crashes  a ledger started on everything that a crash can leave; make test takes a part
 #                                  make clean  remove what these targets made
 #
 # Everything runs from .venv, which the first target that needs it makes. Another Python:
@@ -24,7 +23,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills crashes fuzz-admin man observe install-check clean venv
+.PHONY: demo test lint types bench soak kills fuzz-admin man observe install-check clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -61,9 +60,6 @@ observe: $(READY)
 
 install-check: $(READY)
 	@$(RUN) -m tests.install $(ARGS)
-
-crashes: $(READY)
-	OMNIGATE_TEST_CRASHES=all $(RUN) -m twisted.trial tests.crash
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info _trial_temp* .mypy_cache .ruff_cache .hypothesis

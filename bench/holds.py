@@ -200,14 +200,23 @@ def _compiled(snapshot: Snapshot) -> Tables:
             return tables
 
 
+def _step(compiling: Generator[None, None, Tables], made: list[Tables]) -> None:
+    """Compile one slice on; the tables are put in ``made`` when they are whole."""
+    try:
+        next(compiling)
+    except StopIteration as ended:
+        made.append(ended.value)
+
+
 def _dearest_slice(snapshot: Snapshot, before: Tables | None) -> Callable[[], Call]:
     """Compile a snapshot up to the slice that costs most, and return that one."""
     costs = []
     compiling = _compiling(snapshot, before)
-    going = True
-    while going:
+    # What comes of it is kept, as a plane keeps it: to free so many keys is another matter.
+    made: list[Tables] = []
+    while not made:
         began = time.thread_time()
-        going = next(compiling, "ended") is None
+        _step(compiling, made)
         costs.append(time.thread_time() - began)
     dearest = costs.index(max(costs))
 
@@ -215,7 +224,7 @@ def _dearest_slice(snapshot: Snapshot, before: Tables | None) -> Callable[[], Ca
         compiling = _compiling(snapshot, before)
         for _ in range(dearest):
             next(compiling)
-        return lambda: next(compiling, None)
+        return lambda: _step(compiling, made)
 
     return make
 
