@@ -140,11 +140,18 @@ def makeService(options: Options) -> Service:
         metrics_writer=metrics_writer,
         pause=lambda: pause(reactor),
     )
-    guard = _load(lasting)
+    # Before anything of the state is read, so that nobody changes it afterwards.
+    release_state = _claim_state(settings)
+    try:
+        guard = _load(lasting)
+        endpoint = endpoint_of(PROGRAM, reactor, settings.listen, LISTEN)
+    except SystemExit:
+        release_state()
+        raise
     lag = ReactorLag(reactor)
     metrics.watch_plane(config_file, lasting.reports, lag, time.time)
     parts = ControlParts(
-        endpoint=endpoint_of(PROGRAM, reactor, settings.listen, LISTEN),
+        endpoint=endpoint,
         factory=ControlFactory(
             Gate(guard, credentials, reactor, time.time, settings.trusted_proxies)
         ),
@@ -154,7 +161,7 @@ def makeService(options: Options) -> Service:
         metrics=metrics,
         lag=lag,
         writers=(metrics_writer,),
-        release_state=_claim_state(settings),
+        release_state=release_state,
         stays=lambda: set_apart(collect=False),
         goes=take_back,
     )

@@ -56,6 +56,16 @@ class TapTests(SynchronousTestCase):
         self.assertIsInstance(self.make(), ControlService)
         self.assertEqual(self.stderr.getvalue(), "")
 
+    def test_a_refused_start_lets_the_folder_go(self) -> None:
+        """The next one is told what is wrong, and not that somebody has the folder."""
+        self.write("nonsense = 1\n")
+        first = self.refused()
+        self.stderr.seek(0)
+        self.stderr.truncate()
+        self.assertEqual(self.refused(), first)
+        self.write(CONFIG)
+        self.assertIsInstance(self.make(), ControlService)
+
     def test_every_option_counts(self) -> None:
         """An option that was given is heard, whichever it is."""
         for name, value in (

@@ -89,13 +89,13 @@ class CredentialStore(Generic[C]):
     async def open(self) -> None:
         """Read the file in the writer's thread, and take over what is in it.
 
+        What :meth:`load` has read is not read again: nobody else writes the file.
+
         :raises Exception: the fault of its kind: the file is there and cannot be used.
         """
-        self._begin_with(*await self._writer.submit(self._sweep_and_read))
-
-    def _sweep_and_read(self) -> tuple[dict[str, C], dict[str, str], int]:
-        remove_leftovers(self.path)
-        return self._read()
+        await self._writer.submit(lambda: remove_leftovers(self.path))
+        if not self.is_open:
+            self._begin_with(*await self._writer.submit(self._read))
 
     def _read(self) -> tuple[dict[str, C], dict[str, str], int]:
         keys = self._kind.read(self.path)

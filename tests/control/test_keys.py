@@ -193,7 +193,17 @@ class LifeTests(StoreCase):
     def test_opened_on_a_bad_file(self) -> None:
         with open(self.path, "wb") as file:
             file.write(b"{}")
-        self.failureResultOf(Deferred.fromCoroutine(self.store.open()), KeysFileError)
+        store = KeyStore(self.path, self.writer, lambda: NOW_MS)
+        self.failureResultOf(Deferred.fromCoroutine(store.open()), KeysFileError)
+
+    def test_read_once(self) -> None:
+        """A start that has read the file before it opens the stores does not read it again."""
+        self.successResultOf(self.create(name="a"))
+        store = self.load()
+        revision = store.revision
+        os.remove(self.path)
+        self.successResultOf(Deferred.fromCoroutine(store.open()))
+        self.assertEqual((list(store), store.revision), (list(self.store), revision))
 
     def test_closed_after_what_waits(self) -> None:
         """What was asked for before is written, what comes later is refused."""
