@@ -125,14 +125,15 @@ class ConfigPull:
             # The answer under way may be older than what was told.
             self._told_meanwhile = True
             return
-        early = self._early_poll()
+        now = self._clock.seconds()
+        early = self._early_poll(now)
         if early < self._next.getTime():
-            self._next.reset(early - self._clock.seconds())
+            self._next.reset(early - now)
             self._early_at = early
 
-    def _early_poll(self) -> float:
+    def _early_poll(self, now: float) -> float:
         """When a poll that is not due may begin; the last such one may have been a moment ago."""
-        return max(self._clock.seconds(), self._early_at + EARLY_SECONDS)
+        return max(now, self._early_at + EARLY_SECONDS)
 
     def stop(self) -> Deferred[None]:
         """Stop polling; the snapshot in force stays.
@@ -196,9 +197,11 @@ class ConfigPull:
         self._pending = None
         pause = self._poll_seconds
         if self._told_meanwhile:
-            early = self._early_poll()
-            if early < self._clock.seconds() + pause:
-                pause, self._early_at = early - self._clock.seconds(), early
+            # Read once: a clock goes on, and the reactor takes no call for a moment that is past.
+            now = self._clock.seconds()
+            early = self._early_poll(now)
+            if early < now + pause:
+                pause, self._early_at = early - now, early
         self._told_meanwhile = False
         if not self._stopped:
             self._next = self._clock.callLater(pause, self._poll)

@@ -32,12 +32,33 @@ def snapshot(name: str, blocked: bool = False) -> Snapshot:
     return build_snapshot(Config(), [key])
 
 
+class PassingClock(Clock):
+    """A clock that goes on between two looks at it, and like a reactor takes no time that is past.
+
+    :ivar step: seconds that each look takes.
+    """
+
+    step = 0.0
+
+    def seconds(self) -> float:
+        """Tell the time."""
+        self.rightNow += self.step
+        return super().seconds()
+
+    def callLater(
+        self, delay: float, callable: Callable[..., object], *args: object, **kw: object
+    ) -> Any:
+        """Call later, if it is later."""
+        assert delay >= 0, delay
+        return super().callLater(delay, callable, *args, **kw)
+
+
 class PullCase(SynchronousTestCase):
     """A pull with a control plane that answers as told."""
 
     def setUp(self) -> None:
         """Make the parts."""
-        self.clock = Clock()
+        self.clock = PassingClock()
         self.writer = SynchronousWriter()
         folder = self.mktemp()
         os.mkdir(folder)
@@ -229,6 +250,26 @@ class PollTests(PullCase):
         self.assertEqual([one.keys[0].name for one in self.installed], ["a", "b"])
         self.clock.advance(POLL - 0.01)
         self.assertEqual(self.asked, 2)
+
+    def test_told_at_any_moment(self) -> None:
+        """Time goes on between two looks at the clock, and the polls with it."""
+        self.clock.step = 1e-6
+        self.give(snapshot("a"))
+        self.pull.start()
+        for name in "bcdef":
+            self.answer = None
+            asked = self.asked
+            self.pull.told(snapshot(name).version)
+            self.clock.advance(EARLY_SECONDS)
+            self.assertEqual(self.asked, asked + 1)
+            # And while that poll is under way, of yet another.
+            self.pull.told("")
+            self.give(snapshot(name))
+            self.clock.advance(2 * EARLY_SECONDS)
+            self.open.pop().callback(self.answer or (0, b""))
+            self.assertEqual(self.installed[-1], snapshot(name))
+            self.clock.advance(EARLY_SECONDS)
+            self.assertEqual(self.asked, asked + 2)
 
     def test_told_after_the_stop(self) -> None:
         """The last delivery is answered when there are no polls any more."""
