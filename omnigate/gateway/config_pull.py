@@ -184,9 +184,11 @@ class ConfigPull:
 
     def _poll(self) -> None:
         self._next = None
-        self._pending = Deferred.fromCoroutine(self._ask())
-        self._pending.addErrback(self._broke)
-        self._pending.addCallback(lambda _: self._poll_later())
+        poll = self._pending = Deferred.fromCoroutine(self._ask())
+        poll.addErrback(self._broke)
+        poll.addCallback(lambda _: self._poll_later())
+        # Nobody waits for it: without this line it would end in silence.
+        poll.addErrback(lambda failure: _log.failure("the polls have ended", failure))
 
     def _broke(self, failure: Failure) -> None:
         """Keep polling whatever happens: a fault in here must not freeze the config for ever."""

@@ -271,6 +271,17 @@ class PollTests(PullCase):
             self.clock.advance(EARLY_SECONDS)
             self.assertEqual(self.asked, asked + 2)
 
+    def test_end_of_the_polls_is_told(self) -> None:
+        """Should there be no next poll, that stands in the log at once."""
+        self.pull.start()
+
+        def broken(*_: object) -> object:
+            raise ZeroDivisionError
+
+        self.patch(self.clock, "callLater", broken)
+        self.open.pop().callback((503, b""))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_told_after_the_stop(self) -> None:
         """The last delivery is answered when there are no polls any more."""
         self.give(snapshot("a"))
