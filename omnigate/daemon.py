@@ -43,6 +43,8 @@ HURRY_SECONDS: Final = 1.0
 #: Signals that are taken in order; the next one ends the process where it stands.
 _MOST_SIGNALS: Final = 2
 
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
 _log = Logger(namespace="omnigate")
 
 
@@ -189,7 +191,7 @@ class Ending:
 
     def _take_signals(self) -> None:
         self._takes_signals = True
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOP_SIGNALS:
             signal.signal(number, self._signalled)
 
     def _signalled(self, *_: object) -> None:
@@ -214,10 +216,13 @@ class Ending:
             "{program} was asked to stop once more: it waits for nothing now",
             program=self._program,
         )
-        # A thread, since it must also end a process that waits for another thread.
+        # A thread, since it must also end a process that waits for another thread. It takes no
+        # signals: at the very end it is the only one left that could, see stopped().
         last_resort = threading.Timer(self._hurry_seconds, self._end_now)
         last_resort.daemon = True
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         last_resort.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._hurry is not None:
             self._hurry()
 
@@ -250,7 +255,7 @@ class Ending:
         if self._takes_signals:
             # Twisted gives the signals back when its loop ends, while the interpreter still has to:
             # one more that comes then must not make a clean stop look like a killed process.
-            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
     def fail_start(self, line: str, status: int = START_FAILED) -> None:
         """End a start that cannot go on, whether the reactor runs by now or not.

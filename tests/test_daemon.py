@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.endpoints import TCP4ServerEndpoint
@@ -61,14 +61,20 @@ class Reactor:
 class Timer:
     """A timer in a thread that is none."""
 
-    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+    def __init__(
+        self, seconds: float, call: Callable[[], None], mask: Callable[[], set[int]]
+    ) -> None:
         self.seconds = seconds
         self.call = call
         self.daemon = False
         self.started = False
+        self.blocked: set[int] = set()
+        self._mask = mask
 
     def start(self) -> None:
+        """Start, with the signals blocked that whoever starts it has blocked."""
         self.started = True
+        self.blocked = set(self._mask())
 
 
 class StderrCase(SynchronousTestCase):
@@ -124,8 +130,8 @@ class EndingTests(StderrCase):
         self.handlers: dict[int, Any] = {}
         self.exits: list[int] = []
         self.patch(signal, "signal", self.handlers.__setitem__)
-        self.blocked: list[tuple[int, ...]] = []
-        self.patch(signal, "pthread_sigmask", lambda how, numbers: self.blocked.append(numbers))
+        self.blocked: set[int] = set()
+        self.patch(signal, "pthread_sigmask", self.mask)
         self.at_exit: list[Callable[[], None]] = []
         self.patch(atexit, "register", self.at_exit.append)
         self.patch(os, "_exit", self.exits.append)
@@ -133,9 +139,15 @@ class EndingTests(StderrCase):
         self.patch(threading, "Timer", self.timer)
         self.ending = Ending("omnigate-sample", self.reactor, in_front=True)
 
+    def mask(self, how: int, numbers: Iterable[int]) -> set[int]:
+        """Change what is blocked in the calling thread, and in those that it starts from now on."""
+        before = self.blocked
+        self.blocked = {*numbers, *(before if how == signal.SIG_BLOCK else ())}
+        return before
+
     def timer(self, seconds: float, call: Callable[[], None]) -> Timer:
         """Stand in for a timer in a thread."""
-        self.timers.append(Timer(seconds, call))
+        self.timers.append(Timer(seconds, call, lambda: self.blocked))
         return self.timers[-1]
 
     def leave(self) -> None:
@@ -148,10 +160,10 @@ class EndingTests(StderrCase):
         self.reactor.running = True
         self.handlers[signal.SIGTERM](signal.SIGTERM, None)
         self.assertEqual(self.reactor.stops, 1)
-        self.assertEqual(self.blocked, [])
+        self.assertEqual(self.blocked, set())
         self.ending.stopped()
         # Whatever comes between the end of the loop and that of the process.
-        self.assertEqual(self.blocked, [(signal.SIGTERM, signal.SIGINT)])
+        self.assertEqual(self.blocked, {signal.SIGTERM, signal.SIGINT})
         self.leave()
         self.assertEqual((self.ending.status, self.exits), (CLEAN, []))
 
@@ -173,6 +185,8 @@ class EndingTests(StderrCase):
         [timer] = self.timers
         self.assertEqual((timer.seconds, timer.daemon), (HURRY_SECONDS, True))
         self.assertTrue(timer.started)
+        # The thread outlives the loop, and would be killed by a signal that nobody takes any more.
+        self.assertEqual((timer.blocked, self.blocked), ({signal.SIGTERM, signal.SIGINT}, set()))
         self.ending.stopped()
         self.leave()
         self.assertEqual(self.exits, [])
