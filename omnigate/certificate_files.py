@@ -92,9 +92,15 @@ class CertificateFiles:
     def look(self) -> None:
         """Put in force what was written, once nothing has changed since the look before."""
         states = self._states()
-        if states != self._tried and states == self._seen:
+        before, self._seen = self._seen, states
+        if states == self._tried or states != before:
+            return
+        try:
             self.reread()
-        self._seen = states
+        except Exception:
+            # The looks must outlive a fault of their own, or a certificate would end unseen.
+            self.failures += 1
+            _log.failure("what was written to {path} broke", path=self._certificate)
 
     def reread(self) -> None:
         """Put in force what the files hold now, as SIGHUP asks for."""

@@ -90,7 +90,12 @@ def read_pair(certificate: bytes, key: bytes) -> Pair:
     :raises PairError: they are no pair.
     """
     chain, own = _read_chain(certificate), _read_key(key)
-    if _public(chain[0].get_pubkey()) != _public(own):
+    try:
+        # OpenSSL looks at it no sooner.
+        certified = _public(chain[0].get_pubkey())
+    except (crypto.Error, ValueError):
+        raise PairError("the key in its first certificate cannot be read") from None
+    if certified != _public(own):
         raise PairError("is not the key of the certificate", of_key=True)
     pair = Pair(chain, own, _names(chain[0]), *_times(chain[0]))
     pair.options()
@@ -150,10 +155,10 @@ def _names(certificate: crypto.X509) -> str:
 
 def _times(certificate: crypto.X509) -> tuple[int, int]:
     found = []
-    for text in (certificate.get_notBefore(), certificate.get_notAfter()):
+    for read in (certificate.get_notBefore, certificate.get_notAfter):
         try:
-            when = time.strptime((text or b"").decode(), "%Y%m%d%H%M%SZ")
-        except ValueError:
+            when = time.strptime((read() or b"").decode(), "%Y%m%d%H%M%SZ")
+        except (crypto.Error, ValueError):
             raise PairError("tells no time until which it is valid") from None
         found.append(calendar.timegm(when))
     return found[0], found[1]

@@ -213,6 +213,22 @@ class FaultTests(FilesCase):
         self.looks(2)
         self.shows(served, SECOND)
 
+    def test_a_fault_of_ours(self) -> None:
+        """Whatever breaks at a look, it is counted and told, and the next look comes."""
+        served = self.served()
+
+        def broken() -> None:
+            raise ZeroDivisionError
+
+        self.patch(served, "reread", broken)
+        self.disk.write(SECOND)
+        self.looks(2)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(served.failures, 1)
+        del served.reread
+        self.looks(1)
+        self.shows(served, SECOND)
+
     def test_an_expired_one(self) -> None:
         """It does not take the place of one that is valid; where all have expired it may."""
         days = [datetime.timedelta(days=number) for number in (-3, -2, -1)]

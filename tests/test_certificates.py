@@ -1,6 +1,7 @@
 """Pairs of certificate and key: what is one, and what is not."""
 
 import datetime
+import ssl
 import time
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -115,6 +116,34 @@ class ReadTests(SynchronousTestCase):
             self.assertNotIn("Traceback", str(fault))
             return
         self.assertEqual(pair.names, "gateway.test")
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        which=st.integers(0, 1),
+        changes=st.lists(
+            st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)),
+            min_size=1,
+            max_size=3,
+        ),
+    )
+    def test_whatever_was_encoded(self, which: int, changes: list[tuple[float, int]]) -> None:
+        """A certificate whose bytes were changed, in a PEM block that is whole, is served or not.
+
+        Nor does anything break that is asked of a pair later.
+        """
+        blocks = [SERVER.pem, AUTHORITY.pem]
+        encoded = bytearray(ssl.PEM_cert_to_DER_cert(blocks[which].decode()))
+        for place, value in changes:
+            encoded[int(place * len(encoded))] = value
+        blocks[which] = ssl.DER_cert_to_PEM_cert(bytes(encoded)).encode()
+        try:
+            pair = read_pair(b"".join(blocks), key_pem(SERVER))
+        except PairError as fault:
+            self.assertTrue(str(fault))
+            return
+        pair.options()
+        for now in (pair.begins_at - 1, pair.begins_at, pair.expires_at):
+            self.assertIsNot(pair.warning(now), "")
 
     @staticmethod
     def changed(data: st.DataObject, text: bytes) -> bytes:
