@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -127,10 +128,8 @@ class AdminClient:
             except UnicodeEncodeError:
                 raise AdminError("what was typed is no UTF-8; write it in UTF-8") from None
             headers["content-type"] = "application/json"
-        secure = self._url.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         try:
-            connection = kind(self._url.hostname or "", self._url.port, timeout=self._seconds)
+            connection = connection_to(self._url, self._seconds)
         except http.client.InvalidURL:
             raise _no_address(self._shown) from None
         try:
@@ -156,6 +155,22 @@ class AdminClient:
         if len(data) > MAX_ANSWER_BYTES:
             raise AdminError(f"{self._shown} answered more than {MAX_ANSWER_BYTES} bytes")
         return answer, data
+
+
+def connection_to(
+    parts: SplitResult, seconds: float, context: ssl.SSLContext | None = None
+) -> http.client.HTTPConnection:
+    """Return a connection to the host of an address, which is not made yet.
+
+    :param seconds: how long each wait for the other side may take.
+    :param context: what a certificate is judged by; None for what is trusted here.
+    :raises http.client.InvalidURL: the host cannot be written on the wire.
+    """
+    host, port = parts.hostname or "", parts.port
+    # Always with a port: without one the end of an IPv6 address would be taken for it.
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(host, port or 443, timeout=seconds, context=context)
+    return http.client.HTTPConnection(host, port or 80, timeout=seconds)
 
 
 @contextmanager

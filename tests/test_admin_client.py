@@ -1,6 +1,7 @@
 """The blocking client of the admin API, against a server in a thread."""
 
 import contextlib
+import http.client
 import json
 import socket
 import threading
@@ -9,10 +10,11 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.admin_client import AdminClient, AdminError, client_from
+from omnigate.admin_client import AdminClient, AdminError, client_from, connection_to
 from omnigate.demo_children import free_ports
 
 TOKEN = "t" * 20
@@ -195,6 +197,21 @@ class AdminClientTests(AdminServerTestCase):
         for url in ("http://a b", f"http://{long}.x", "http://x..y", "http://127.0.0.1:1/\xfc"):
             error = self.assertRaises(AdminError, AdminClient(url, TOKEN).call, "GET", "/x")
             self.assertIn("is no address", str(error))
+
+    def test_hosts_and_ports(self) -> None:
+        """Each form of a host goes where it says, with a port or without one."""
+        for url, host, port in (
+            ("http://a.example", "a.example", 80),
+            ("https://a.example", "a.example", 443),
+            ("http://a.example:81", "a.example", 81),
+            ("http://[::1]", "::1", 80),
+            ("https://[fe80::abcd]/x", "fe80::abcd", 443),
+            ("https://[2001:db8::80]:8443", "2001:db8::80", 8443),
+        ):
+            connection = connection_to(urlsplit(url), 1)
+            self.assertEqual((connection.host, connection.port), (host, port), url)
+            secure = isinstance(connection, http.client.HTTPSConnection)
+            self.assertEqual(secure, url.startswith("https"), url)
 
 
 class EnvironmentTests(SynchronousTestCase):

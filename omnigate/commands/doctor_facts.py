@@ -23,9 +23,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from omnigate.admin_client import DEFAULT_URL, cut_off, shown_url
+from omnigate.admin_client import DEFAULT_URL, connection_to, cut_off, shown_url
 from omnigate.commands.plane_environ import PlaneEnvirons, control_url, url_of
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
+from omnigate.config.values import BadValueError, env_name
 from omnigate.settings import SettingsError, provider_key
 from omnigate.text import one_line
 
@@ -211,30 +212,24 @@ def fetch(url: str, headers: Mapping[str, str] | None = None, *, judged: bool = 
     """
     try:
         parts = urlsplit(url)
-        port = parts.port
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        return Answer(error="that is no address")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+        usable = False
+    if not usable:
         return Answer(error="that is no address; write it like http://127.0.0.1:8080")
-    if parts.scheme == "https":
+    context = None
+    if parts.scheme == "https" and not judged:
         context = ssl.create_default_context()
-        if not judged:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.hostname, port, timeout=ANSWER_SECONDS, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, port, timeout=ANSWER_SECONDS)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        connection.request("GET", parts.path, headers=dict(headers or {}))
-        with cut_off(connection, 2 * ANSWER_SECONDS):
-            answer = connection.getresponse()
-            text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+        with contextlib.closing(connection_to(parts, ANSWER_SECONDS, context)) as connection:
+            connection.request("GET", parts.path, headers=dict(headers or {}))
+            with cut_off(connection, 2 * ANSWER_SECONDS):
+                answer = connection.getresponse()
+                text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
         return Answer(answer.status, text, skew=_skew(answer.getheader("date"), time.time()))
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Answer(error=_reason(error))
-    finally:
-        connection.close()
 
 
 def _reason(error: Exception) -> str:
@@ -327,16 +322,24 @@ def _rows(value: object) -> Iterator[dict[str, Any]]:
 
 
 def _upstream(row: dict[str, Any], fault: str | None, data: Mapping[str, str]) -> UpstreamFact:
-    variable = row.get("api_key_env")
-    secret, wrong = _secret(data, variable) if isinstance(variable, str) else (None, None)
+    variable = _variable(row)
+    secret, wrong = (None, None) if variable is None else _secret(data, variable)
     return UpstreamFact(
         name=one_line(str(row.get("name")), 100),
         address=one_line(_address(row), 200),
-        variable=variable if isinstance(variable, str) else None,
+        variable=variable,
         held=None if variable is None else secret is not None,
         credential_fault=wrong,
         connect_fault=fault,
     )
+
+
+def _variable(row: Mapping[str, Any]) -> str | None:
+    """The variable of an upstream's credential; None where there is none, or it can be none."""
+    try:
+        return env_name(row.get("api_key_env"))
+    except BadValueError:
+        return None
 
 
 def _address(row: Mapping[str, Any]) -> str:

@@ -79,7 +79,8 @@ def read_env(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, sign, value = line.strip().partition("=")
-        if not sign or not name.isidentifier():
+        # No process can have a variable with a NUL in it.
+        if not sign or not name.isidentifier() or "\0" in value:
             continue
         try:
             words = shlex.split(value, comments=False)

@@ -14,7 +14,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
 from omnigate.commands.doctor_checks import CHECKS, examine, healthy
-from omnigate.commands.doctor_facts import Answer, Config, Disk, Facts, UpstreamFact, samples
+from omnigate.commands.doctor_facts import (
+    Answer,
+    Config,
+    Disk,
+    Facts,
+    UpstreamFact,
+    fetch,
+    samples,
+)
 from omnigate.commands.doctor_finding import Finding
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
 
@@ -263,6 +271,26 @@ class DoctorTests(AdminServerTestCase):
         self.assertEqual([row["check"] for row in rows], [row["check"] for row in findings])
         self.assertIn("[redacted]@127.0.0.1", text)
         self.assertNotIn("secret@", text + told)
+
+    def test_addresses_that_are_none(self) -> None:
+        """They are found like any plane that does not answer."""
+        for url in ("", "x", "ftp://x", "http://", "http://a b", "http://[::abcd", "http://x:0"):
+            self.assertIsNotNone(fetch(f"{url}/livez").error, url)
+            self.assertIsNotNone(fetch(f"{url}:99999/livez").error, url)
+
+    def test_a_config_that_none_has(self) -> None:
+        """Whatever a control plane tells of upstreams, what is wrong with it is told in words."""
+        FakeAdmin.answers["/livez"] = (200, b'{"status":"ok"}')
+        odds: tuple[Any, ...] = ("\ud800", "a\0b", "../x", "", "http://[::1", 10**400, [], {})
+        for odd in (*odds, "http://a:99999"):
+            row = dict.fromkeys(("name", "base_url", "proxy", "api_key_env"), odd)
+            told = {"path": odd, "faults": odd, "config": {"upstreams": [row, {}], "routes": odd}}
+            FakeAdmin.answers["/admin/config"] = (200, json.dumps(told).encode())
+            for arguments in ((), ("--json",)):
+                status, text = self.run_doctor(*arguments)
+                self.assertEqual(status, 1, odd)
+                self.assertIn("no connection to", " ".join(text.split()), odd)
+                text.encode()
 
     def test_samples(self) -> None:
         """A scrape is read by name and labels; what is no scrape is none."""

@@ -45,7 +45,9 @@ class EnvironTests(SynchronousTestCase):
 
     def test_lines(self) -> None:
         """As systemd and a shell read them; what is no line of theirs is passed over."""
-        text = "# a=b\n\nA=1\n B=x y\nC='$a b'\nD=\"q\"\nE=\nno line\n1F=2\nG=a#b\nH='open\n"
+        text = (
+            "# a=b\n\nA=1\n B=x y\nC='$a b'\nD=\"q\"\nE=\nno line\n1F=2\nG=a#b\nH='open\nI=a\0b\n"
+        )
         self.assertEqual(
             read_env(text),
             {"A": "1", "B": "x y", "C": "$a b", "D": "q", "E": "", "G": "a#b", "H": "'open"},
