@@ -25,7 +25,8 @@ from omnigate.admin_client import AdminClient, AdminError, client_from
 from omnigate.commands.arguments import CommandError
 from omnigate.commands.doctor_facts import Answer, samples
 from omnigate.commands.table import fit, has_colour, rows_of
-from omnigate.commands.top_view import NEWEST, Told, page
+from omnigate.commands.top_view import NEWEST, Told, number, page
+from omnigate.text import one_line
 
 #: An answer that takes longer than a few seconds is told as one that does not come.
 ANSWER_SECONDS: Final = 5.0
@@ -75,9 +76,7 @@ def ask(client: AdminClient) -> Told:
         at=time.time(),
         events=events,
         refusals={
-            (str(row.get("key")), str(row.get("code"))): row["count"]
-            for row in refusals
-            if isinstance(row.get("count"), int)
+            (str(row.get("key")), str(row.get("code"))): number(row, "count") for row in refusals
         },
         figures=samples(Answer(200, scrape)) or {},
     )
@@ -104,11 +103,18 @@ class Rounds:
     def _run(self) -> None:
         while True:
             time.sleep(self._interval)
-            try:
-                told = ask(self._client)
-            except (AdminError, CommandError) as error:
-                self.fault = str(error)
-                continue
+            self.again()
+
+    def again(self) -> None:
+        """Ask for one more round; whatever comes of it is told."""
+        try:
+            told = ask(self._client)
+        except (AdminError, CommandError) as error:
+            self.fault = str(error)
+        except Exception as error:
+            # Of whatever kind: a page that stands still in silence would be taken for what is.
+            self.fault = one_line(repr(error), 200)
+        else:
             self.before, self.told, self.fault = self.told, told, ""
 
 

@@ -80,15 +80,15 @@ class Sums:
 def sums(events: Iterable[Mapping[str, Any]]) -> Sums:
     """Sum up some events; one with a status of 400 or more has failed."""
     known = list(events)
-    cached = sum(_number(event, "cached_input_tokens") for event in known)
-    written = sum(_number(event, "cache_write_input_tokens") for event in known)
+    cached = sum(number(event, "cached_input_tokens") for event in known)
+    written = sum(number(event, "cache_write_input_tokens") for event in known)
     return Sums(
         count=len(known),
-        failed=sum(_number(event, "status") >= 400 for event in known),
-        seconds=sorted(_number(event, "latency_ms") / 1000 for event in known),
-        input_tokens=sum(_number(event, "input_tokens") for event in known) + cached + written,
+        failed=sum(number(event, "status") >= 400 for event in known),
+        seconds=sorted(number(event, "latency_ms") / 1000 for event in known),
+        input_tokens=sum(number(event, "input_tokens") for event in known) + cached + written,
         cached_tokens=cached,
-        output_tokens=sum(_number(event, "output_tokens") for event in known),
+        output_tokens=sum(number(event, "output_tokens") for event in known),
         usd=sum((_usd(event) for event in known), Decimal(0)),
     )
 
@@ -238,8 +238,8 @@ def _request_row(event: Mapping[str, Any]) -> dict[str, Any]:
         "key": _word(event, "key"),
         "model": _word(event, "route_model"),
         "upstream": _word(event, "upstream"),
-        "status": _number(event, "status"),
-        "seconds": Decimal(_number(event, "latency_ms")).scaleb(-3).quantize(_CENT),
+        "status": number(event, "status"),
+        "seconds": Decimal(number(event, "latency_ms")).scaleb(-3).quantize(_CENT),
         "tokens": tokens.input_tokens + tokens.output_tokens,
         "usd": _usd(event).quantize(Decimal("0.000001")),
     }
@@ -259,12 +259,12 @@ def _whole(value: float | None) -> str:
 
 def _time(event: Mapping[str, Any]) -> float:
     """When an event was, in seconds; one beyond what a clock can show is of the epoch."""
-    seconds = _number(event, "ts_ms") / 1000
+    seconds = number(event, "ts_ms") / 1000
     return seconds if 0 <= seconds < 2**33 else 0.0
 
 
-def _number(event: Mapping[str, Any], name: str) -> int:
-    """A count of an event; 0 for what no event has."""
+def number(event: Mapping[str, Any], name: str) -> int:
+    """Return a count of an event or of refusals; 0 for what none has."""
     value = event.get(name)
     return value if isinstance(value, int) and 0 <= value < _MANY else 0
 

@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
+from omnigate.admin_client import AdminClient
+from omnigate.commands.top_screen import Rounds, ask, page_lines
 from omnigate.commands.top_view import NEWEST, Told, page, sums, window
 from omnigate.demo_children import python_environ
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
@@ -41,6 +43,7 @@ MEMBERS = (
     *("output_tokens", "cost_usd", "latency_ms", "ts_ms"),
 )
 SECONDS = 20
+_CALL = AdminClient.call
 
 
 def event(age: float = 1.0, **members: Any) -> dict[str, Any]:
@@ -169,6 +172,34 @@ class TopTests(AdminServerTestCase):
     def environ(self, **more: str) -> dict[str, str]:
         """The environment of the command."""
         return {"OMNIGATE_CONTROL_URL": self.url, "OMNIGATE_ADMIN_TOKEN": TOKEN, **more}
+
+    def test_refusals_that_none_has(self) -> None:
+        """Counts beyond all bounds are none, be it of one round or between two."""
+        client = AdminClient(self.url, TOKEN)
+        rows: list[dict[str, Any]] = [{"key": n, "code": n} for n in range(5)]
+        for row, count in zip(rows, (10**400, -1, None, "1", 1), strict=True):
+            row["count"] = count
+        before = ask(client)
+        FakeAdmin.answers["/admin/refusals"] = (200, json.dumps({"refusals": rows}).encode())
+        now = attrs.evolve(ask(client), at=before.at + 60)
+        self.assertEqual(sorted(now.refusals.values()), [0, 0, 0, 0, 1])
+        self.assertIn("refused a minute: 4 1\n", "\n".join(page(now, before, "a", 80, 24)))
+
+    def test_a_round_that_cannot_be_asked_for(self) -> None:
+        """Whatever it is, the page tells; and the next round counts again."""
+        client = AdminClient(self.url, TOKEN)
+        rounds = Rounds(client, ask(client), 1)
+        for words, error in (("no thread", RuntimeError("no thread")), ("Memory", MemoryError())):
+
+            def fail(*_: object, error: Exception = error) -> None:
+                raise error
+
+            self.patch(AdminClient, "call", fail)
+            rounds.again()
+            self.assertIn(words, page_lines(rounds, "a", 200, 24)[-1])
+        self.patch(AdminClient, "call", _CALL)
+        rounds.again()
+        self.assertEqual(rounds.fault, "")
 
     def test_no_terminal(self) -> None:
         """One page, without any escape, and the end; or one line that says why not."""
