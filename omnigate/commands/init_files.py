@@ -13,7 +13,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from omnigate.admin_client import cut_off
+from omnigate.admin_client import connection_to, cut_off
 from omnigate.commands.arguments import SYSTEM_FOLDER, CommandError
 from omnigate.commands.first_config import config_text, env_text, models_of
 from omnigate.commands.providers import AskError, Found, find_upstreams
@@ -73,7 +73,8 @@ def run_init(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     _tell_found(found, models_of(files["omnigate.toml"]))
     _tell_secrets(new)
     for port in _taken(environ):
-        print(f"\nSomething listens on port {port} already: {_ports_remedy(port, folder)}")
+        remedy = _ports_remedy(port, folder, options.systemd)
+        print(f"\nSomething listens on port {port} already: {remedy}")
     print("\nNext:\n")
     for line in next_steps(folder, models_of(files["omnigate.toml"]), new.key, options.systemd):
         print(f"    {line}" if line else "")
@@ -175,8 +176,9 @@ def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[
             path = folder / name
             _make_folder(path.parent)
             spare = _spare(path) if name in there else None
-            replace_file(str(path), text.encode(), spare=str(spare) if spare else None)
+            # Noted before: it may stand there though the call failed, at the sync of the folder.
             written[path] = spare
+            replace_file(str(path), text.encode(), spare=str(spare) if spare else None)
             os.chmod(path, PRIVATE_MODE)
     except OSError as error:
         _take_back(written)
@@ -303,8 +305,11 @@ def _taken(environ: Mapping[str, str]) -> list[int]:
     return taken
 
 
-def _ports_remedy(port: int, folder: Path) -> str:
+def _ports_remedy(port: int, folder: Path, systemd: bool) -> str:
     if port == _PORTS["OMNIGATE_DATA_LISTEN"]:
+        if systemd:
+            # The units have the port opened by systemd, and a setting does not move it.
+            return "change ListenStream= of omnigate-data.socket by a drop-in"
         return f"write OMNIGATE_DATA_LISTEN=tcp:8082 into {folder}/data.env"
     if port == _METRICS_PORT:
         return f"change OMNIGATE_DATA_METRICS_LISTEN in {folder}/data.env"
@@ -323,19 +328,17 @@ def ask_models(base_url: str, protocol: str, secret: str | None) -> list[str]:
     :raises AskError: it does not.
     """
     parts = urlsplit(base_url)
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     headers = {"accept": "application/json"}
     if secret and protocol == "anthropic":
         headers |= {"x-api-key": secret, "anthropic-version": "2023-06-01"}
     elif secret:
         headers["authorization"] = f"Bearer {secret}"
-    connection = kind(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
     try:
-        connection.request("GET", f"{parts.path}/models", headers=headers)
-        with cut_off(connection, 2 * ASK_SECONDS):
-            answer = connection.getresponse()
-            text = answer.read(MAX_ASKED_BYTES)
+        with closing(connection_to(parts, ASK_SECONDS)) as connection:
+            connection.request("GET", f"{parts.path}/models", headers=headers)
+            with cut_off(connection, 2 * ASK_SECONDS):
+                answer = connection.getresponse()
+                text = answer.read(MAX_ASKED_BYTES)
         if answer.status != 200:
             raise AskError(f"{base_url}/models answers {answer.status}")
         rows = json.loads(text)["data"]
@@ -345,5 +348,3 @@ def ask_models(base_url: str, protocol: str, secret: str | None) -> list[str]:
         raise AskError(f"{base_url} cannot be asked for its models ({reason})") from None
     except (ValueError, LookupError, TypeError, RecursionError):
         raise AskError(f"{base_url}/models answers something else than a list of models") from None
-    finally:
-        connection.close()

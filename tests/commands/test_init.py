@@ -207,15 +207,19 @@ class InitTests(SynchronousTestCase):
         before = {path.name: path.read_text() for path in self.folder.iterdir()}
 
         def full(path: str, data: bytes, *, spare: str | None = None) -> None:
+            if late or not path.endswith("data.env"):
+                replace_file(path, data, spare=spare)
             if path.endswith("data.env"):
                 raise OSError(errno.ENOSPC, "No space left on device")
-            replace_file(path, data, spare=spare)
 
         self.patch(init_files, "replace_file", full)
-        for arguments, left in ((("--force",), before), ((), {})):
-            if not arguments:
-                self.folder = self.folder / "new"
-            status, out, err = self.run_init(*arguments)
+        cases = [(late, force) for late in (False, True) for force in (True, False)]
+        first = self.folder
+        for late, force in cases:
+            # At the last sync, it is the new file that stands there.
+            self.folder = first if force else first.with_name(f"{first.name}-new-{late}")
+            left = before if force else {}
+            status, out, err = self.run_init(*(("--force",) if force else ()))
             self.assertEqual((status, out), (1, ""))
             self.assertIn("data.env: No space left on device; nothing was changed", err)
             self.assertEqual({p.name: p.read_text() for p in self.folder.iterdir()}, left)
@@ -266,6 +270,11 @@ class InitTests(SynchronousTestCase):
                 (line,) = [line for line in out.splitlines() if "already" in line]
                 self.assertIn(f"port {taken} already: write {name}=tcp:", line)
                 self.assertIn(f"{plane}.env", line)
+                status, out, _ = self.run_init("--force", "--systemd")
+                (line,) = [line for line in out.splitlines() if "already" in line]
+                # The units have systemd open the public port.
+                moved = "ListenStream= of omnigate-data.socket" if plane == "data" else f"{name}="
+                self.assertIn(moved, line)
 
     def test_folders_that_cannot_be(self) -> None:
         """Each is told in one line with what to do, and nothing is left behind."""
