@@ -52,6 +52,25 @@ def compile_tables(
     :param now: seconds on the clock, for the buckets whose rate changes.
     :param limits: makes what new keys are counted in.
     """
+    upstreams: dict[str, Upstream] = {}
+    for number, config in enumerate(snapshot.upstreams):
+        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
+            yield
+        known = before.upstreams.get(config.name) if before else None
+        upstreams[config.name] = (
+            known if known is not None and known.config == config else open_upstream(config)
+        )
+    kept = {record: record for record in before.capabilities} if before else {}
+    capabilities = tuple(kept.get(record, record) for record in snapshot.capabilities)
+    old_routes = before.routes if before else {}
+    routes: dict[str, Route] = {}
+    for number, route in enumerate(snapshot.routes):
+        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
+            yield
+        model = route.model
+        routes[model] = _route(route, old_routes.get(model), upstreams, capabilities)
+    # Last, since the buckets of keys in force are changed with them: an upstream that cannot be
+    # opened must leave each at the rate that its key still has.
     old_keys = before.identities if before else {}
     entries: dict[bytes, SnapshotKey] = {}
     for number, entry in enumerate(snapshot.keys, 1):
@@ -79,23 +98,6 @@ def compile_tables(
         else:
             rotated = True
             keys.update(key.secrets)
-    upstreams: dict[str, Upstream] = {}
-    for number, config in enumerate(snapshot.upstreams):
-        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
-            yield
-        known = before.upstreams.get(config.name) if before else None
-        upstreams[config.name] = (
-            known if known is not None and known.config == config else open_upstream(config)
-        )
-    kept = {record: record for record in before.capabilities} if before else {}
-    capabilities = tuple(kept.get(record, record) for record in snapshot.capabilities)
-    old_routes = before.routes if before else {}
-    routes: dict[str, Route] = {}
-    for number, route in enumerate(snapshot.routes):
-        if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
-            yield
-        model = route.model
-        routes[model] = _route(route, old_routes.get(model), upstreams, capabilities)
     return Tables(
         version=snapshot.version,
         keys=keys if rotated else identities,

@@ -20,7 +20,7 @@ from omnigate.gateway.tables import (
     Upstream,
     retired_upstreams,
 )
-from omnigate.protocols.addresses import parse_address
+from omnigate.protocols.addresses import AddressError, parse_address
 from omnigate.protocols.pool import UpstreamPool
 from omnigate.protocols.watchdog import Watchdog
 from tests.planes.memory import KEY, key, route, upstream
@@ -219,6 +219,25 @@ class ReloadTests(TablesTestCase):
         self.assertEqual(["u2"], self.opened)
         self.assertIs(self.before.upstreams["u1"], after.upstreams["u1"])
         self.assertEqual([self.before.upstreams["u2"]], retired_upstreams(self.before, after))
+
+    def test_upstream_that_cannot_be_opened(self) -> None:
+        """A snapshot that fails at an upstream leaves each key what it has and its rates."""
+        given = tuple(key(f"k{i}", f"og-key-{i:020}", rpm=60, tpm=600) for i in range(3))
+        self.before = self.compile(snapshot(keys=given))
+        slower = (key("k0", "og-key-" + "0" * 20, rpm=6, tpm=60), *given[1:])
+        self.patch(self, "open", self.refused)
+        for upstreams in ((upstream("u1"), upstream("u2", head_timeout_ms=1)), (upstream("u3"),)):
+            routes = (route("small", (upstreams[-1].name, "x")),)
+            self.assertRaises(
+                AddressError, self.reload, keys=slower, upstreams=upstreams, routes=routes
+            )
+            for one in self.before.keys.values():
+                assert one.bucket is not None and one.rules is not None
+                assert one.rules.tokens is not None
+                self.assertEqual((60, 600), (one.bucket.rpm, one.rules.tokens.rate))
+
+    def refused(self, config: SnapshotUpstream) -> Upstream:
+        raise AddressError(config.name)
 
     def test_upstream_that_went(self) -> None:
         """One that is no longer there is retired."""
