@@ -223,7 +223,11 @@ def _forwarded(entry: bytes) -> str | None:
 
     Some proxies write the port, too: ``192.0.2.7:4711``, ``[2001:db8::7]:4711``.
     """
-    text = entry.strip(b" \t").decode("latin-1")
+    entry = entry.strip(b" \t")
+    if len(entry) > _MAX_TEXT:
+        # Before anything is kept of it: what is looked up is remembered, a thousand texts of it.
+        return None
+    text = entry.decode("latin-1")
     if text.startswith("["):
         text, closed, port = text[1:].partition("]")
         if not closed or (port and not _is_port(port)):

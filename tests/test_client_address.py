@@ -1,6 +1,7 @@
 """The address of a client behind proxies, and lists of networks."""
 
 import ipaddress
+import tracemalloc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,6 +161,20 @@ class ClientTests(SynchronousTestCase):
             line = b"203.0.113.9, " + garbage + b", 10.0.0.2"
             self.assertEqual(self.client("10.0.0.1", line), "10.0.0.2", garbage)
             self.assertEqual(self.client("10.0.0.1", garbage), "10.0.0.1", garbage)
+
+    def test_nothing_long_is_kept(self) -> None:
+        """Of entries that are too long to be addresses nothing stays, however many come."""
+        proxies = TrustedProxies.parse("10.0.0.0/8")
+        hops = b", 10.0.0.1" * MAX_HOPS
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for number in range(200):
+            for head in (b"x%d-%b", b"%d.%b", b"[%d:%b]:80"):
+                for tail in (b", 10.0.0.1", hops):
+                    line = head % (number, b"1" * 10_000) + tail
+                    self.assertEqual(proxies.client("10.0.0.1", [line]), "10.0.0.1")
+        kept, _ = tracemalloc.get_traced_memory()
+        self.assertLess(kept, 200_000)
 
     def test_a_bound(self) -> None:
         """A chain of proxies without an end is followed so far and no farther."""
