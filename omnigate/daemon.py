@@ -221,8 +221,18 @@ class Ending:
         last_resort = threading.Timer(self._hurry_seconds, self._end_now)
         last_resort.daemon = True
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-        last_resort.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            last_resort.start()
+        except RuntimeError as error:
+            # At the limit of threads or of memory; the third signal still ends the process.
+            _log.error(
+                "{program} cannot limit the time that its end takes: {error}; should it hang, one "
+                "more signal ends it where it stands",
+                program=self._program,
+                error=error,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._hurry is not None:
             self._hurry()
 

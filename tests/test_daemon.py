@@ -15,6 +15,7 @@ from typing import Any
 from twisted.internet.endpoints import TCP4ServerEndpoint
 from twisted.internet.error import CannotListenError, ReactorNotRunning
 from twisted.internet.testing import MemoryReactor
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import control_tap, data_tap
@@ -59,7 +60,12 @@ class Reactor:
 
 
 class Timer:
-    """A timer in a thread that is none."""
+    """A timer in a thread that is none.
+
+    :cvar refused: whether no thread can be started.
+    """
+
+    refused = False
 
     def __init__(
         self, seconds: float, call: Callable[[], None], mask: Callable[[], set[int]]
@@ -72,7 +78,12 @@ class Timer:
         self._mask = mask
 
     def start(self) -> None:
-        """Start, with the signals blocked that whoever starts it has blocked."""
+        """Start, with the signals blocked that whoever starts it has blocked.
+
+        :raises RuntimeError: what Python raises where there may be no more threads.
+        """
+        if self.refused:
+            raise RuntimeError("can't start new thread")
         self.started = True
         self.blocked = set(self._mask())
 
@@ -190,6 +201,16 @@ class EndingTests(StderrCase):
         self.ending.stopped()
         self.leave()
         self.assertEqual(self.exits, [])
+
+    def test_no_thread_for_the_last_resort(self) -> None:
+        """Where no thread can be started the stop is hurried all the same, and signals count."""
+        self.patch(Timer, "refused", True)
+        with capturedLogs() as logged:
+            self.assertEqual(self.stop_twice(), ["hurry"])
+        self.assertEqual((self.blocked, self.exits), (set(), []))
+        self.assertIn("can't start new thread", [str(one.get("error")) for one in logged])
+        self.handlers[signal.SIGTERM](signal.SIGTERM, None)
+        self.assertEqual(self.exits, [BROKEN])
 
     def test_last_resort(self) -> None:
         """What the hurry does not end in time ends where it stands, and not in order."""
