@@ -20,7 +20,9 @@ from twisted.logger import Logger
 
 from omnigate.files import file_size, list_names
 from omnigate.gateway.delivery import Delivery, Post
+from omnigate.gateway.outage import Outage
 from omnigate.gateway.spool import Spool, SpoolInUseError
+from omnigate.text import reason_of
 from omnigate.writer_thread import IWriter
 
 #: How often spools that could not be had are looked at again, in seconds. A worker that drains
@@ -85,6 +87,9 @@ class LeftSpools:
         self._clock = clock
         self._flush_seconds = flush_seconds
         self._told: set[str] = set()
+        self._outage = Outage(
+            self.log, "spools that a run with more workers may have left are not emptied", clock
+        )
         self._spool: Spool | None = None
         self._delivery: Delivery | None = None
         self._running: Deferred[None] | None = None
@@ -146,10 +151,16 @@ class LeftSpools:
     async def _run(self) -> None:
         """Empty one after the other, until none is left."""
         while not self._stopping:
-            left = await self._writer.submit(lambda: left_paths(self._path, self._count))
-            emptied = [await self._empty(path) for path in left if not self._stopping]
-            if all(emptied):
-                return
+            try:
+                left = await self._writer.submit(lambda: left_paths(self._path, self._count))
+                emptied = [await self._empty(path) for path in left if not self._stopping]
+            except Exception as error:
+                # What was left is there still, whatever has kept us from it for now.
+                self._outage.failed(reason_of(error))
+            else:
+                self._outage.ended()
+                if all(emptied):
+                    return
             await self._pause(LOOK_SECONDS)
 
     async def _empty(self, path: str) -> bool:

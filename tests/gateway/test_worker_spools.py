@@ -209,6 +209,39 @@ class EmptyTests(LeftCase):
         self.assertIn("x-1.spool", self.files())
         self.successResultOf(self.left.stop())
 
+    def test_what_cannot_be_looked_at(self) -> None:
+        """A folder that cannot be read, or a busy thread, is waited for; it is told once."""
+        for away in ("folder", "writer"):
+            self.setUp()
+            self.put(1, 1, 2)
+            if away == "folder":
+                os.rename(self.folder, self.folder + ".moved")
+                Path(self.folder).touch()
+            else:
+                self.writer = SynchronousWriter(holding=True, max_pending=0)
+                self.left = self.make()
+            with capturedLogs() as logged:
+                self.left.start()
+                self.pass_time(5 * LOOK_SECONDS)
+            self.assertEqual(1, len([one for one in logged if "reason" in one]), away)
+            if away == "folder":
+                os.unlink(self.folder)
+                os.rename(self.folder + ".moved", self.folder)
+            self.writer.holding = False
+            self.pass_time(LOOK_SECONDS + 5)
+            self.assertEqual([1, 2], self.control.recorded, away)
+            self.assertEqual([], self.files(), away)
+            self.assertEqual([], self.clock.getDelayedCalls(), away)
+
+    def test_stop_while_nothing_can_be_looked_at(self) -> None:
+        """A stop takes no time then, either."""
+        self.writer = SynchronousWriter(holding=True, max_pending=0)
+        self.left = self.make()
+        self.left.start()
+        self.pass_time(1.5 * LOOK_SECONDS)
+        self.successResultOf(self.left.stop())
+        self.assertEqual([], self.clock.getDelayedCalls())
+
     def test_much(self) -> None:
         """A long one goes in batches, rewritten meanwhile, and is removed when all is done."""
         self.patch(spool_module, "MAX_DEAD_BYTES", 1000)
