@@ -95,17 +95,21 @@ class CertificateFiles:
         before, self._seen = self._seen, states
         if states == self._tried or states != before:
             return
+        self.reread()
+
+    def reread(self) -> None:
+        """Put in force what the files hold now, as SIGHUP asks for; it never fails."""
+        # Before they are read, so that a change meanwhile is seen by the next look.
+        self._tried = self._states()
         try:
-            self.reread()
+            self._renew()
         except Exception:
-            # The looks must outlive a fault of their own, or a certificate would end unseen.
+            # The looks must outlive a fault of their own, or a certificate would end unseen; and
+            # SIGHUP asks for more than this.
             self.failures += 1
             _log.failure("what was written to {path} broke", path=self._certificate)
 
-    def reread(self) -> None:
-        """Put in force what the files hold now, as SIGHUP asks for."""
-        # Before they are read, so that a change meanwhile is seen by the next look.
-        self._tried = self._states()
+    def _renew(self) -> None:
         try:
             pair = self._read()
             if pair.expires_at <= self._wall() < self._pair.expires_at:

@@ -15,6 +15,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate import certificate_files
 from omnigate.certificate_files import LOOK_SECONDS, MAX_FILE_BYTES, CertificateFiles
 from omnigate.tls_endpoint import CertificateError
 from tests.certificates import PairOnDisk, key_pem
@@ -214,20 +215,23 @@ class FaultTests(FilesCase):
         self.shows(served, SECOND)
 
     def test_a_fault_of_ours(self) -> None:
-        """Whatever breaks at a look, it is counted and told, and the next look comes."""
+        """Whatever breaks at a look or at SIGHUP, it is counted and told, and all goes on."""
         served = self.served()
 
-        def broken() -> None:
+        def broken(*_: object) -> None:
             raise ZeroDivisionError
 
-        self.patch(served, "reread", broken)
+        patch = self.patch(certificate_files, "read_pair", broken)
         self.disk.write(SECOND)
         self.looks(2)
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertEqual(served.failures, 1)
-        del served.reread
-        self.looks(1)
-        self.shows(served, SECOND)
+        served.reread()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+        self.assertEqual(served.failures, 2)
+        patch.restore()
+        self.shows(served, FIRST)
+        self.disk.write(THIRD)
+        self.looks(2)
+        self.shows(served, THIRD)
 
     def test_an_expired_one(self) -> None:
         """It does not take the place of one that is valid; where all have expired it may."""
