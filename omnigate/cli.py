@@ -50,6 +50,9 @@ twistd omnigate-control --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
+    if sys.stderr is None:
+        # Of a closed one print would write to standard output, in the midst of what belongs there.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
@@ -99,8 +102,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _tell(text: str) -> None:
     """Say in one line on standard error what did not work."""
-    if sys.stderr is not None:
-        print(f"omnigate: {one_line(text, _TEXT_CHARS)}", file=sys.stderr)
+    print(f"omnigate: {one_line(text, _TEXT_CHARS)}", file=sys.stderr)
 
 
 def _drop_output() -> None:

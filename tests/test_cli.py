@@ -250,9 +250,22 @@ class OutputTests(AdminServerTestCase):
         self.assertEqual(FakeAdmin.asked, [])
 
     def test_no_error_output(self) -> None:
-        """What did not work is never printed where the output belongs."""
-        err = self.run_shell("exec $O usage --json 2>&- | cat >&2")[1]
-        self.assertEqual(err, "")
+        """What is said beside the output is never printed where that belongs, nor missed."""
+        FakeAdmin.answers = {"/admin/keys": (200, b'{"secret":"s"}')}
+        ledger = Path(self.mktemp())
+        ledger.mkdir()
+        (ledger / "ledger.jsonl").touch()
+        for command, status, told in (
+            ("usage --json", 1, ""),
+            ("check /no/such", 2, ""),
+            ("keys create a", 0, "s"),
+            ("keys delete a", 1, ""),
+            (f"ledger export {ledger}", 0, ""),
+        ):
+            shell = f'told=$($O {command} 2>&-); ended=$?; printf %s "$told" >&2; exit $ended'
+            self.assertEqual(self.run_shell(shell), (status, told), command)
+        for switch in ("", "--progress"):
+            self.assertEqual(self.run_shell(f"exec $O ledger verify {switch} {ledger} 2>&-")[0], 0)
 
     def test_one_line(self) -> None:
         """Whatever a path holds, it is shown in one line and commands no terminal."""
