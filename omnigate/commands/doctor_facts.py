@@ -160,12 +160,13 @@ def gather(environs: PlaneEnvirons, data_url: str | None) -> Facts:
     told = fetch(f"{metrics_url}/metrics") if metrics_url else None
     # Of a listener on this machine the name need not be the certificate's.
     judged = data_url is not None
+    data_live = fetch(f"{data}/livez", judged=judged)
     return Facts(
         folder=environs.folder,
         folder_faults=environs.faults,
         control_url=shown_url(control),
         control_live=live,
-        control_ready=fetch(f"{control}/readyz") if live.error is None else live,
+        control_ready=_unless_away(live, f"{control}/readyz"),
         admin=admin,
         admin_fault=admin_fault,
         internal=internal,
@@ -173,8 +174,8 @@ def gather(environs: PlaneEnvirons, data_url: str | None) -> Facts:
         tokens_differ=bool(internal_token and other_token and internal_token != other_token),
         control_metrics=None if scrape is None else samples(scrape),
         data_url=shown_url(data),
-        data_live=fetch(f"{data}/livez", judged=judged),
-        data_ready=fetch(f"{data}/readyz", judged=judged),
+        data_live=data_live,
+        data_ready=_unless_away(data_live, f"{data}/readyz", judged=judged),
         metrics_url=metrics_url,
         data_metrics=None if told is None else samples(told),
         metrics_fault=None if told is None else told.error or _unexpected(told),
@@ -230,6 +231,11 @@ def fetch(url: str, headers: Mapping[str, str] | None = None, *, judged: bool = 
         return Answer(answer.status, text, skew=_skew(answer.getheader("date"), time.time()))
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Answer(error=_reason(error))
+
+
+def _unless_away(live: Answer, url: str, *, judged: bool = True) -> Answer:
+    """Ask a plane one thing more, unless it has let the first question run into its time."""
+    return live if live.error is not None else fetch(url, judged=judged)
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
+from omnigate.commands import doctor_facts
 from omnigate.commands.doctor_checks import CHECKS, examine, healthy
 from omnigate.commands.doctor_facts import (
     Answer,
@@ -271,6 +272,18 @@ class DoctorTests(AdminServerTestCase):
         self.assertEqual([row["check"] for row in rows], [row["check"] for row in findings])
         self.assertIn("[redacted]@127.0.0.1", text)
         self.assertNotIn("secret@", text + told)
+
+    def test_what_is_away_is_asked_once(self) -> None:
+        """A plane that is silent takes the time of one question, not of two."""
+        asked: list[str] = []
+
+        def away(url: str, *_: object, **__: object) -> Answer:
+            asked.append(url)
+            return DOWN
+
+        self.patch(doctor_facts, "fetch", away)
+        self.assertEqual(self.run_doctor()[0], 1)
+        self.assertEqual([url.rpartition("/")[2] for url in asked], ["livez", "livez"])
 
     def test_addresses_that_are_none(self) -> None:
         """They are found like any plane that does not answer."""
