@@ -7,6 +7,7 @@ counted. Connections that are open keep what they began with.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -37,10 +38,20 @@ LOOK_SECONDS: Final = 15.0
 #: Bytes of one file: sixteen certificates with large keys and all their names take 100 KiB.
 MAX_FILE_BYTES: Final = 256 * 1024
 
+#: What is wrong with the system and not with a file: nobody writes the files again because of it,
+#: so the next look tries them once more.
+_PASSING: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+)
+
 #: What tells two states of a file apart; ``None`` is a file that is not there.
 _State = tuple[int, ...] | None
 
 _log = Logger(namespace="omnigate.tls")
+
+
+class _PassingError(CertificateError):
+    """A file cannot be read for a reason that goes away by itself."""
 
 
 @implementer(IOpenSSLServerConnectionCreator)
@@ -67,7 +78,8 @@ class CertificateFiles:
         self.failures = 0
         self._looks = LoopingCall(self.look)
         self._looks.clock = clock
-        self._tried = self._seen = self._states()
+        self._seen = self._states()
+        self._tried: tuple[_State, _State] | None = self._seen
         self._pair = self._read()
         self._options: Any = self._pair.options()
         self._warn()
@@ -119,6 +131,8 @@ class CertificateFiles:
                 )
             options = pair.options()
         except (CertificateError, PairError) as error:
+            if isinstance(error, _PassingError):
+                self._tried = None
             self.failures += 1
             _log.error(
                 "{error}; the certificate in force, of {names} until {until}, stays",
@@ -201,6 +215,8 @@ def _content(path: str) -> bytes:
         with open(path, "rb", opener=open_at_once) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
+        if error.errno in _PASSING:
+            raise _PassingError(f"{path}: {error.strerror}; that may pass") from None
         remedy = "name a file that is there in cert= and key="
         if isinstance(error, PermissionError):
             remedy = (

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import resource
 import ssl
 import tempfile
 import time
@@ -232,6 +233,23 @@ class FaultTests(FilesCase):
         self.disk.write(THIRD)
         self.looks(2)
         self.shows(served, THIRD)
+
+    def test_what_passes(self) -> None:
+        """A pair that could not be read for want of open files is read once there are some."""
+        served = self.served()
+        self.disk.write(SECOND)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+        try:
+            self.looks(3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        self.assertEqual(served.failures, 2)
+        self.assertIn("Too many open files; that may pass", self.told()[-1])
+        self.looks(1)
+        self.shows(served, SECOND)
+        self.looks(3)
+        self.assertEqual(served.failures, 2)
 
     def test_an_expired_one(self) -> None:
         """It does not take the place of one that is valid; where all have expired it may."""
