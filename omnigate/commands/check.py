@@ -135,12 +135,17 @@ def _read(path: str) -> str:
 
 def _placed(text: str, faults: Sequence[Fault]) -> list[Finding]:
     """Return faults with their lines."""
-    places = Places(text.removeprefix("\ufeff")) if faults else None
+    places: Places | None = None
     found = []
     for fault in faults:
         syntax = _SYNTAX.match(fault.path)
-        line = places.line_of(fault.path) if places is not None else None
-        found.append(Finding(fault, int(syntax[1]) if syntax else line))
+        if syntax:
+            line: int | None = int(syntax[1])
+        else:
+            # Not for a fault of syntax, which tells its line: such a text may take long to walk.
+            places = places or Places(text.removeprefix("\ufeff"))
+            line = places.line_of(fault.path)
+        found.append(Finding(fault, line))
     return found
 
 

@@ -30,6 +30,10 @@ MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 #: Enough to mend a file in one go; a file with more is usually wrong in one place.
 MAX_FAULTS: Final = 500
 
+#: The longest key has four. The TOML reader notes every beginning of a key with dots: one of 100 KB
+#: would take it ten gigabytes and a minute.
+MAX_KEY_PARTS: Final = 64
+
 #: Bounds on the tables of one file; a gateway that needs more has managed keys and more gateways.
 MAX_KEYS: Final = 10_000
 MAX_UPSTREAMS: Final = 500
@@ -288,12 +292,26 @@ def load_config(text: str) -> Config:
     return cast("Config", config)
 
 
+# Where a key may begin in a line, a table's name too, and the beginning of one that is too long.
+_KEY_BEGINS: Final = re.compile(r"\A[ \t]*+\[?+\[?+|[{,]")
+_PART: Final = r"""[ \t]*+(?>[A-Za-z0-9_-]++|"(?>[^"\\]|\\.)*+"|'[^']*+')[ \t]*+\."""
+_TOO_MANY_PARTS: Final = re.compile(f"(?:{_PART}){{{MAX_KEY_PARTS}}}", re.ASCII)
+
+
 def _document(text: str) -> dict[str, Any]:
     """Parse TOML; numbers with a point stay exact decimals."""
     if len(text) > MAX_CONFIG_BYTES:
         raise ConfigError([Fault("", f"the file is longer than {MAX_CONFIG_BYTES} bytes")])
+    text = text.removeprefix("\ufeff")
+    for number, line in enumerate(text.split("\n"), 1):
+        # One call for each place, since a long one would hold the interpreter's lock.
+        if line.count(".") >= MAX_KEY_PARTS and any(
+            _TOO_MANY_PARTS.match(line, begin.end()) for begin in _KEY_BEGINS.finditer(line)
+        ):
+            what = f"a key has more than {MAX_KEY_PARTS} parts"
+            raise ConfigError([Fault(f"line {number}", what)])
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"), parse_float=_exact)
+        return tomllib.loads(text, parse_float=_exact)
     except RecursionError:
         raise ConfigError([Fault("", "arrays or tables are nested too deep")]) from None
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits

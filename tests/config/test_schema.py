@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.schema import (
     MAX_CONFIG_BYTES,
     MAX_FAULTS,
+    MAX_KEY_PARTS,
     Config,
     ConfigError,
     CooldownConfig,
@@ -209,6 +210,19 @@ class LoadTests(SynchronousTestCase):
             self.faults("b = 12\na = " + "9_9" * 2_500),
             ["line 2: a number has thousands of digits"],
         )
+        for key in ("a", '"b.\\".\'"', "'c.\"'", " d "):
+            longest = ".".join([key] * MAX_KEY_PARTS)
+            for text in ("{}.x = 1", "[{}.x]", " [[ {}.x]]", "e = {{f = 1, {}.x = 2}}"):
+                found = self.faults("# a.b\n" + text.format(longest) + "\n")
+                self.assertEqual(found, [f"line 2: a key has more than {MAX_KEY_PARTS} parts"])
+                found = self.faults(text.replace(".x", "").format(longest))
+                self.assertIn("unknown key", found[0])
+            self.assertIn("parts", self.faults("\ufeff" + ".".join([key] * 100_000) + " = 1")[0])
+        dots = "a." * 1000
+        for text in (f"# {dots}", f"#{dots}"):
+            self.assertEqual(load_config(text), Config())
+        self.assertIn("unknown key", self.faults(f"e = '{dots}'")[0])
+        self.assertIn("unknown key", self.faults(f'e = {{f = ["{dots}", "x"]}}')[0])
         self.faults("[retention]\nledger_days = 1e99999999999999999999")
         self.faults("keys = [{name='a', key_env='A', budget_usd = inf}]")
         self.faults("keys = [{name='a', key_env='A', budget_usd = nan}]")
