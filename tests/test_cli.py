@@ -273,3 +273,22 @@ class OutputTests(AdminServerTestCase):
         status, err = self.run_shell(f'exec $O ledger verify "{path}"')
         self.assertEqual((status, err.count("\n")), (2, 1))
         self.assertIn("omnigate: a\\x1b[31m\\nb: there is no ledger", err)
+
+    def test_paths_of_what_is_there(self) -> None:
+        """Files that are good, bad or a ledger, in a folder of any name, are shown so, too."""
+        odd = Path(f"{self.mktemp()}\x1b[31m\n\udcff")
+        odd.mkdir(parents=True)
+        (odd / "ledger.jsonl").touch()
+        for name, text in (("good", GOOD), ("bad", "[[keys]]\nnam=1\n")):
+            (odd / name).write_text(text)
+        self.patch(os, "environ", {**os.environ, "F": str(odd)})
+        for command in (
+            '$O check "$F/good"',
+            '$O check "$F/bad"',
+            '$O ledger verify "$F"',
+            '$O doctor --dir "$F"',
+            'OMNIGATE_CONFIG="$F/bad" $O doctor',
+        ):
+            told = self.run_shell(f"{command} >&2")[1]
+            self.assertNotRegex(told, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", command)
+            self.assertIn("\\x1b[31m\\n", told, command)

@@ -20,9 +20,12 @@ from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_c
 from omnigate.config.structure import Fault
 from omnigate.config.values import quoted
 from omnigate.settings import SettingsError, provider_key
+from omnigate.text import one_line
 
 # Notes of one kind that ``check`` prints; to look for what was meant takes milliseconds each.
 _MAX_NOTES = 20
+# The longest path that Linux takes.
+_PATH_CHARS = 4096
 
 _EXAMPLES = """\
   omnigate check /etc/omnigate/omnigate.toml
@@ -110,7 +113,7 @@ def _check(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.format == "json":
         _print_json(options.config, config, found, noted)
     else:
-        _print_text(options.config, config, found, noted)
+        _print_text(one_line(options.config, _PATH_CHARS), config, found, noted)
     return 1 if found else 0
 
 

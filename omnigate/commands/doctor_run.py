@@ -56,7 +56,7 @@ def _print(findings: Sequence[Finding]) -> None:
         text = one_line(finding.text, _TEXT_CHARS)
         lines = textwrap.wrap(text, max(room - len(indent), 30), break_on_hyphens=False)
         lines += textwrap.wrap(
-            finding.remedy and f"-> {finding.remedy}",
+            finding.remedy and f"-> {one_line(finding.remedy, _TEXT_CHARS)}",
             max(room - len(indent), 30),
             subsequent_indent="   ",
             break_on_hyphens=False,

@@ -22,6 +22,9 @@ from omnigate.periods import DAY_MS
 from omnigate.settings import ledger_path
 from omnigate.text import one_line
 
+# Of what was found: a path of 4,096 and some words.
+_LINE_CHARS = 5_000
+
 #: Faults that are told one by one; the others are counted.
 _FAULTS_TOLD = 20
 
@@ -57,18 +60,23 @@ def run_verify(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     texts = [counted(findings.segments, "segment"), counted(findings.events, "event")]
     if findings.duplicates:
         texts.append(f"{counted(findings.duplicates, 'duplicate')} skipped")
-    print(f"{family.active}: {', '.join(texts)}")
+    _say(f"{family.active}: {', '.join(texts)}")
     for text in (*findings.checked, *findings.notes):
-        print(text)
+        _say(text)
     if not findings.count:
-        print("no difference")
+        _say("no difference")
         return 0
-    print(f"first difference: {findings.first[0]}")
+    _say(f"first difference: {findings.first[0]}")
     for difference in findings.first[1:]:
-        print(f"then: {difference}")
+        _say(f"then: {difference}")
     if findings.count > len(findings.first):
-        print(f"and {findings.count - len(findings.first):,} more")
+        _say(f"and {findings.count - len(findings.first):,} more")
     return 1
+
+
+def _say(text: str) -> None:
+    """Print a line of what was found; paths and what is in files may hold anything."""
+    print(one_line(text, _LINE_CHARS))
 
 
 def run_export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
