@@ -22,6 +22,8 @@ SYSTEM_STATE: Final = "/var/lib/omnigate"
 #: A file of settings has some dozens of lines.
 MAX_ENV_BYTES: Final = 256 * 1024
 
+# Kinds of listeners on a port of TCP; https is our own.
+_PLAIN, _TLS = ("tcp", "tcp4", "tcp6"), ("https", "ssl", "tls")
 _ANYWHERE = ("", "0.0.0.0", "::")
 
 
@@ -107,12 +109,12 @@ def url_of(listen: str) -> str | None:
     named = dict(word.partition("=")[::2] for word in words if "=" in word)
     plain = [word for word in words if "=" not in word]
     port = named.get("port") or (plain[0] if plain else "")
-    if kind not in ("tcp", "tcp4", "tcp6", "ssl", "tls") or not port.isdigit():
+    if kind not in (*_PLAIN, *_TLS) or not port.isdigit():
         return None
     host = named.get("interface", "")
     if host in _ANYWHERE:
         host = "127.0.0.1"
-    scheme = "https" if kind in ("ssl", "tls") else "http"
+    scheme = "https" if kind in _TLS else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
