@@ -25,7 +25,7 @@ SLOW_JOB_SECONDS = 1.0
 
 
 class WriterBusyError(Exception):
-    """A writer has as many jobs waiting as it may have; the disk does not keep up."""
+    """A writer takes no more jobs for now: too many wait for the disk, or it has no thread."""
 
 
 class WriterStoppedError(Exception):
@@ -103,7 +103,8 @@ class WriterThread:
 
         Called on the reactor's thread. Cancelling the Deferred does not take the job back.
 
-        :returns: the job's result or failure; :class:`WriterBusyError` where too many wait,
+        :returns: the job's result or failure; :class:`WriterBusyError` where too many wait or no
+            thread is to be had,
             :class:`WriterStoppedError` after :meth:`stop`.
         """
         if self._stopping:
@@ -117,12 +118,25 @@ class WriterThread:
         self.pending += 1
         self._jobs.put(_Job(job, done))
         if self._thread is None:
-            self._start()
+            try:
+                self._start()
+            except WriterBusyError as error:
+                self._drop(error)
         return done
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
+        """Start the thread.
+
+        :raises WriterBusyError: the system has none to give; the next job tries it again.
+        """
+        thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise WriterBusyError(
+                f"the writer {self.name} gets no thread ({error}); let this process have more tasks"
+            ) from None
+        self._thread = thread
 
     def _stopped_error(self) -> WriterStoppedError:
         return WriterStoppedError(f"the writer {self.name} has been stopped")
@@ -165,7 +179,7 @@ class WriterThread:
         self._jobs.put(None)
         return ended
 
-    def _drop(self) -> None:
+    def _drop(self, error: Exception | None = None) -> None:
         """Let no job that waits be done."""
         dropped = []
         with contextlib.suppress(queue.Empty):
@@ -174,7 +188,7 @@ class WriterThread:
         for job in dropped:
             if job is not None:
                 self.pending -= 1
-                job.done.errback(self._stopped_error())
+                job.done.errback(error or self._stopped_error())
 
     def _run(self) -> None:
         """Do jobs until the end mark; the only method that runs in the thread, with ``_do``."""
@@ -241,8 +255,12 @@ class WriterThread:
             self._thread = None
         if not self._jobs.empty():
             # Its end came in between, or had begun when the last job was given out.
-            self._start()
-            return
+            try:
+                self._start()
+            except WriterBusyError as error:
+                self._drop(error)
+            else:
+                return
         stopped, self._stopped = self._stopped, []
         for waiting in stopped:
             waiting.callback(None)

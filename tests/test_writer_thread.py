@@ -167,6 +167,62 @@ class WriterThreadTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual(threading.active_count(), before)
 
+    def test_a_thread_that_is_not_to_be_had(self) -> None:
+        """Jobs are refused, none waits for a thread that never ran, and the next is done again."""
+        reactor = FakeReactor()
+        writer = WriterThread("test", reactor.call_from_thread)
+        self.without_threads()
+        for _ in range(2):
+            failure = self.failureResultOf(writer.submit(lambda: 1), WriterBusyError)
+            self.assertIn("no more", failure.getErrorMessage())
+        self.assertEqual(writer.pending, 0)
+        self.threads.restore()
+        result = writer.submit(lambda: 2)
+        reactor.step()
+        self.assertEqual(self.successResultOf(result), 2)
+        self.end(writer, reactor)
+
+    def test_stopping_and_abandoning_without_a_thread(self) -> None:
+        """Nobody waits for the end of a thread that could not be had."""
+        for last in (None, lambda: None):
+            writer = WriterThread("test", FakeReactor().call_from_thread)
+            self.without_threads()
+            self.failureResultOf(writer.submit(lambda: 1), WriterBusyError)
+            self.successResultOf(writer.abandon(last))
+            self.successResultOf(writer.stop())
+            self.threads.restore()
+            self.assertEqual(len(self.flushLoggedErrors(WriterBusyError)), last is not None)
+
+    def test_no_thread_to_go_on_after_one_that_is_lost(self) -> None:
+        """What waited for the next one is refused, and a stop comes to its end."""
+        reactor = FakeReactor()
+        writer = WriterThread("test", reactor.call_from_thread)
+        lost = writer.submit(lambda: 1)
+        reactor.calls.get(timeout=5)  # its result is not delivered yet
+        writer._jobs.put(None)
+        call, args = reactor.calls.get(timeout=5)
+        waiting = writer.submit(lambda: 2)
+        stopped = writer.stop()
+        self.without_threads()
+        call(*args)
+        self.failureResultOf(waiting, WriterBusyError)
+        self.successResultOf(stopped)
+        self.assertNoResult(lost)
+
+    def without_threads(self) -> None:
+        """Let the system start no thread until ``self.threads.restore()``."""
+
+        def refused(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread: no more")
+
+        self.threads = self.patch(threading.Thread, "start", refused)
+
+    def end(self, writer: WriterThread, reactor: FakeReactor) -> None:
+        """Stop a writer whose jobs are done."""
+        stopped = writer.stop()
+        reactor.step()
+        self.successResultOf(stopped)
+
     def test_no_thread_is_there_before_the_first_job(self) -> None:
         """A daemon may fork after the writer is made."""
         before = threading.active_count()

@@ -185,6 +185,8 @@ class ConfigFile:
                 self._log.error("a refused config is not audited: {error}", error=unwritten)
             return False
         except (WriterBusyError, WriterStoppedError) as error:
+            self._stamp = None  # so that it is tried again
+            self._refuse([Fault(self.path, f"cannot be read now: {error}")])
             raise GatewayError(
                 "not_ready", "the config cannot be read now", retry_after=1, detail=str(error)
             ) from None

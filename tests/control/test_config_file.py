@@ -333,6 +333,22 @@ class ThreadTests(ConfigFileCase):
         self.assertTrue(self.successResultOf(second))
         self.assertEqual(self.file.config.keys[0].rpm, 5)
 
+    def test_a_change_that_no_thread_could_read_is_read_later(self) -> None:
+        """A thread that takes nothing for now is told of, and the polls go on."""
+        reader = SynchronousWriter(holding=True, max_pending=1)
+        self.file = ConfigFile(self.path, self.clock, dict(ENVIRON).get, reader=reader)
+        self.loaded().start_watching()
+        self.addCleanup(self.file.stop)
+        reader.submit(lambda: None)
+        self.write(OTHER)
+        self.clock.pump([POLL_SECONDS, SETTLE_SECONDS])
+        self.assertEqual((self.file.reloads, self.file.failures), (1, 1))
+        self.assertIn("cannot be read now", str(self.file.faults[0]))
+        reader.run()
+        reader.holding = False
+        self.clock.pump([POLL_SECONDS, SETTLE_SECONDS])
+        self.assertEqual((self.file.config.keys[0].rpm, self.file.faults), (5, ()))
+
     def test_stopped(self) -> None:
         """After a stop nothing is read, and whoever asks is told so."""
         self.successResultOf(self.file.stop())
