@@ -14,6 +14,7 @@ where it is installed; each zone once.
 """
 
 import datetime
+import struct
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -30,6 +31,9 @@ UTC = "UTC"
 
 #: The instant at which ``total`` ends: the first of the year 10000, behind every instant there is.
 END_MS = 253_402_300_800_000
+
+#: Zones that are remembered; there are 600.
+ZONES_REMEMBERED = 1_024
 
 #: Periods that are remembered with their bounds: three for each of the 600 zones there are.
 PERIODS_REMEMBERED = 2_000
@@ -66,6 +70,9 @@ def utc_month(ts_ms: int) -> str:
     return _day_name(ts_ms // DAY_MS)[:7]
 
 
+# One that is not found is looked for again: it may be installed meanwhile. One that is taken off
+# the machine goes on as it was, as Python's own table, of eight zones, would not have it.
+@lru_cache(maxsize=ZONES_REMEMBERED)
 def time_zone(name: str) -> datetime.tzinfo:
     """Return the clocks of a zone, by its name in the IANA database.
 
@@ -78,7 +85,8 @@ def time_zone(name: str) -> datetime.tzinfo:
         if name.startswith(_NO_PLACES):
             raise ValueError("no place's clocks")
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
+    except (KeyError, ValueError, OSError, struct.error, AssertionError):
+        # The last two are what Python's reader makes of a file that is cut off.
         raise UnknownZoneError(
             f'no time zone "{name}" on this machine; use a name such as "Europe/Stockholm", or, if '
             "the name is right, install the system's time zone files or the Python package tzdata"

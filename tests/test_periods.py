@@ -1,6 +1,8 @@
 """Days, weeks and months, of UTC and by the clocks of a place."""
 
 import datetime
+import os
+import zoneinfo
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from omnigate.periods import (
     utc_day,
     utc_month,
 )
-from tests.ledger.zones import ODD_ZONES, PLACES
+from tests.ledger.zones import FOOTER, ODD_ZONES, PLACES, ZONE_FILE, write_zone
 
 HOUR_MS = 3_600_000
 
@@ -39,6 +41,33 @@ def iso_week(now: int) -> str:
 def local(now: int, zone: str) -> datetime.datetime:
     """Return what the clocks of a zone show."""
     return datetime.datetime.fromtimestamp(now // 1000, time_zone(zone)).replace(tzinfo=None)
+
+
+class ZoneFileTests(SynchronousTestCase):
+    """Zones whose files are not as they should be, or no more."""
+
+    def setUp(self) -> None:
+        self.folder = os.path.abspath(self.mktemp())
+        os.mkdir(self.folder)
+        zoneinfo.reset_tzpath([self.folder])
+        self.addCleanup(zoneinfo.reset_tzpath)
+
+    def test_a_file_that_is_cut_off(self) -> None:
+        """Wherever it ends, the zone is one that this machine does not know."""
+        for length in range(len(ZONE_FILE) - len(FOOTER) + 1):
+            write_zone(os.path.join(self.folder, "Cut"), ZONE_FILE[:length])
+            self.assertRaises(UnknownZoneError, time_zone, "Cut")
+
+    def test_files_that_are_taken_away(self) -> None:
+        """A zone that was read once stays, however many there are beside it."""
+        names = [f"Gone{number}" for number in range(20)]
+        for name in names:
+            write_zone(os.path.join(self.folder, name))
+            time_zone(name)
+        for name in names:
+            os.unlink(os.path.join(self.folder, name))
+        for name in names:
+            self.assertEqual(bounds("daily", 0, name)[0], -HOUR_MS)
 
 
 class PeriodTests(SynchronousTestCase):
@@ -224,6 +253,7 @@ class ZoneTests(SynchronousTestCase):
 
         self.patch(periods, "ZoneInfo", missing)
         self.patch(periods, "_remembered", {})
+        time_zone.cache_clear()
         self.assertEqual(bounds("daily", DAY_MS + 1), (DAY_MS, 2 * DAY_MS))
         self.assertRaises(UnknownZoneError, bounds, "daily", 0, "Europe/Stockholm")
 

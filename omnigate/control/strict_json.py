@@ -5,7 +5,7 @@ Numbers with a point become exact decimals, a member named twice is refused, and
 """
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 
@@ -41,7 +41,10 @@ def _decimal(text: str) -> Decimal:
     # An exponent in the millions would cost seconds in any later sum.
     if len(text) > 40:
         raise StrictJsonError("holds a number of more than 40 characters")
-    return Decimal(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond what decimals can hold
+        raise StrictJsonError("holds a number that is out of all bounds") from None
 
 
 def _refuse_constant(word: str) -> NoReturn:

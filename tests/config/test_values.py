@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -11,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config import values
 from omnigate.config.values import BadValueError
+from tests.ledger.zones import write_zone
 
 Check = Callable[[object], object]
 
@@ -159,6 +162,23 @@ class CheckTests(SynchronousTestCase):
         for word in ("", "/etc/passwd", "../UTC", "Europe/\nx", "é", "x" * 65, 1, None):
             with self.assertRaises(BadValueError):
                 values.time_zone(word)
+
+    def test_a_time_zone_that_is_installed_meanwhile(self) -> None:
+        """Whoever does what the message says has no need to restart anything."""
+        folder = os.path.abspath(self.mktemp())
+        os.mkdir(folder)
+        zoneinfo.reset_tzpath([folder])
+        self.addCleanup(zoneinfo.reset_tzpath)
+        with self.assertRaises(BadValueError):
+            values.time_zone("Installed")
+        write_zone(os.path.join(folder, "Installed"))
+        self.assertEqual(values.time_zone("Installed"), "Installed")
+
+    def test_an_amount_of_a_megabyte_of_digits(self) -> None:
+        """It is judged at once; to make a decimal of it would take half a minute."""
+        for amount in (1 << 4_000_000, -(1 << 4_000_000)):
+            with self.assertRaises(BadValueError):
+                values.budget(amount)
 
     def test_a_closed_list_suggests_the_nearest_word(self) -> None:
         with self.assertRaises(BadValueError) as caught:

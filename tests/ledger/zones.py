@@ -1,5 +1,7 @@
 """Time zones that the tests ask: all that there are, and those that do something unlike others."""
 
+import struct
+from typing import Final
 from zoneinfo import available_timezones
 
 from omnigate.periods import UnknownZoneError, time_zone
@@ -22,6 +24,20 @@ ODD_ZONES = (
     "Pacific/Kiritimati",
     "Etc/GMT+12",
 )
+
+
+_HEAD: Final = b"TZif2" + bytes(15) + struct.pack(">6l", 0, 0, 0, 0, 1, 4)
+_CLOCKS: Final = struct.pack(">lbb", 3600, 0, 0) + b"XYZ\0"
+FOOTER: Final = b"\nXYZ-1\n"
+
+#: A zone file: an hour ahead of UTC for ever.
+ZONE_FILE: Final = 2 * (_HEAD + _CLOCKS) + FOOTER
+
+
+def write_zone(path: str, data: bytes = ZONE_FILE) -> None:
+    """Write a zone file."""
+    with open(path, "wb") as file:
+        file.write(data)
 
 
 def _is_place(name: str) -> bool:
