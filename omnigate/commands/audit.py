@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omnigate.admin_client import client_from
-from omnigate.commands.arguments import ASKS, add_examples, add_format, whole
+from omnigate.commands.arguments import ASKS, CommandError, add_examples, add_format, whole
 from omnigate.commands.table import json_text, print_listing, rows_of
 
 _COLUMNS = ("ts", "seq", "actor", "action", "target", "outcome", "address", "detail", "request_id")
@@ -51,16 +51,19 @@ def _audit(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """``omnigate audit``: asks for page after page until there are so many, or no more."""
     client = client_from(environ)
     rows: list[dict[str, Any]] = []
-    before = ""
+    before: int | None = None
     while len(rows) < options.limit:
         limit = min(options.limit - len(rows), _PAGE_LINES)
-        answer = client.call("GET", f"/admin/audit?limit={limit}{before}")
+        query = f"limit={limit}" if before is None else f"limit={limit}&before={before}"
+        answer = client.call("GET", f"/admin/audit?{query}")
         page = rows_of(answer, "entries")
         rows += page
         following = answer.get("next")
         if not page or not isinstance(following, int):
             break
-        before = f"&before={following}"
+        if before is not None and following >= before:
+            raise CommandError("the control plane's pages of the log do not go on; ask it again")
+        before = following
     if options.format != "json":
         # The members of a change, as they stand in the log.
         rows = [{**row, "detail": _words(row.get("detail"))} for row in rows]

@@ -14,6 +14,9 @@ from omnigate.commands.arguments import CommandError
 from omnigate.commands.table import print_table, rows_of
 from omnigate.text import one_line, valid_text
 
+#: Of ten thousand keys of the file and as many managed ones, a page has one at the least.
+MAX_PAGES = 20_000
+
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)", re.ASCII)
 
@@ -125,15 +128,17 @@ def pages(client: AdminClient, path: str) -> Iterator[list[dict[str, Any]]]:
     :raises CommandError: an answer has none, or the pages do not go on.
     """
     after = ""
-    while True:
+    for _ in range(MAX_PAGES):
         query = f"?{urlencode({'after': after})}" if after else ""
         answer = client.call("GET", path + query)
-        yield rows_of(answer, "keys")
+        rows = rows_of(answer, "keys")
+        yield rows
         before, after = after, answer.get("next") or ""
         if not after:
             return
-        if not isinstance(after, str) or after <= before:
-            raise CommandError("the control plane's pages of keys do not go on; ask it again")
+        if not rows or not isinstance(after, str) or after <= before:
+            break
+    raise CommandError("the control plane's pages of keys do not go on; ask it again")
 
 
 def show(

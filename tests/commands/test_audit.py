@@ -67,3 +67,8 @@ class AuditTests(AdminServerTestCase):
             found = json.loads(self.run_audit("--limit", limit, "--json"))["entries"]
             self.assertEqual([row["seq"] for row in found], list(range(250, last - 1, -1)))
         self.assertEqual(json.loads(self.run_audit("--limit", "0", "--json")), {"entries": []})
+        for following in (151, 200):
+            self.answer("limit=100&before=151", [line(150)], following)
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                self.assertEqual(cli.main(("audit", "--limit", "1000")), 1)
+            self.assertIn("do not go on", err.getvalue())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
+from omnigate.commands import key_arguments
 from omnigate.commands.key_arguments import duration
 from tests.test_admin_client import FakeAdmin
 from tests.test_cli import CliCase
@@ -81,7 +83,26 @@ class KeyTests(CliCase):
         self.assertEqual(
             (status, [row["name"] for row in json.loads(out)["keys"]]), (0, [*"a", "b+", "c"])
         )
-        FakeAdmin.answers["/admin/keys?after=b%2B"] = (200, b'{"keys":[],"next":"a"}')
+        for page in (
+            b'{"keys":[{}],"next":"a"}',
+            b'{"keys":[{}],"next":5}',
+            b'{"keys":[],"next":"c"}',
+        ):
+            FakeAdmin.answers["/admin/keys?after=b%2B"] = (200, page)
+            self.check_no_end()
+
+    def test_pages_without_an_end(self) -> None:
+        """There are no more of them than there may be keys."""
+        self.patch(key_arguments, "MAX_PAGES", 5)
+        names = ["", *"abcdefg"]
+        for before, name in pairwise(names):
+            path = f"/admin/keys?after={before}" if before else "/admin/keys"
+            FakeAdmin.answers[path] = (200, b'{"keys":[{}],"next":"%b"}' % name.encode())
+        self.check_no_end()
+        self.assertEqual(len(FakeAdmin.asked), 5)
+
+    def check_no_end(self) -> None:
+        """The pages of keys lead nowhere, and that is told."""
         status, _, err = self.run_cli("keys", "list")
         self.assertEqual(status, 1)
         self.assertIn("do not go on", err)
