@@ -190,6 +190,10 @@ class ConfigFile:
             raise GatewayError(
                 "not_ready", "the config cannot be read now", retry_after=1, detail=str(error)
             ) from None
+        except Exception:
+            # A fault of this program: what is in the file is not in force, and nobody may think so.
+            self._refuse([Fault(self.path, "could not be read; the log says more")])
+            raise
         try:
             afterwards = await self.witness(cause, reading, ())
         except GatewayError as error:

@@ -162,6 +162,26 @@ class ReloadTests(ConfigFileCase):
         self.assertEqual(len(file.config.keys), 1)
         self.assertIn("cannot be read", str(file.faults[0]))
 
+    def test_a_reading_that_breaks_is_a_fault(self) -> None:
+        """The file is not in force, whatever kept it from that, until it can be read."""
+        broken = [False]
+
+        def look(name: str) -> str | None:
+            if broken[0]:
+                raise LookupError(name)
+            return ENVIRON.get(name)
+
+        self.file = ConfigFile(self.path, self.clock, look)
+        self.loaded()
+        self.write(OTHER)
+        broken[0] = True
+        self.failureResultOf(self.file.reload(Cause(SIGNAL)), LookupError)
+        self.assertEqual((self.file.failures, len(self.file.faults)), (1, 1))
+        self.assertEqual(self.file.config.keys[0].rpm, 0)
+        broken[0] = False
+        self.assertTrue(self.again())
+        self.assertEqual((self.file.faults, self.file.config.keys[0].rpm), ((), 5))
+
     def test_a_new_secret_behind_the_same_text_is_a_change(self) -> None:
         environ = dict(ENVIRON)
         self.file = ConfigFile(self.path, self.clock, environ.get)
