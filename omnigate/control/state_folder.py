@@ -20,14 +20,27 @@ def claim_folder(path: str) -> int:
     :raises StateFolderError: it cannot be made, written or held.
     """
     check_writable(path)
-    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StateFolderError(
+            f"{path}: the state folder cannot be read ({error.strerror}); let this user read it, "
+            "or name another folder in OMNIGATE_STATE_DIR or --state-dir"
+        ) from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(held)
         raise StateFolderError(
             f"{path}: another control plane keeps its state there; stop it, or give this one a "
             "folder of its own in OMNIGATE_STATE_DIR or --state-dir"
+        ) from None
+    except OSError as error:
+        # Some network file systems have no locks, or none for folders.
+        os.close(held)
+        raise StateFolderError(
+            f"{path}: the state folder cannot be locked ({error.strerror}); name a folder on a "
+            "disk of this machine in OMNIGATE_STATE_DIR or --state-dir"
         ) from None
     return held
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+from collections.abc import Callable
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control import state_folder
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 
 
@@ -28,6 +32,32 @@ class FolderTests(SynchronousTestCase):
         )
         os.close(held)
         os.close(claim_folder(path))
+
+    def test_not_to_be_held(self) -> None:
+        """Whatever the system says, it is told as what it is, and no descriptor is left."""
+        path = self.mktemp()
+        os.close(claim_folder(path))
+        before = len(os.listdir("/proc/self/fd"))
+
+        def refused(number: int) -> Callable[..., int]:
+            def call(*_: object, **__: object) -> int:
+                raise OSError(number, os.strerror(number))
+
+            return call
+
+        for number in (errno.ENOLCK, errno.EBADF, errno.EOPNOTSUPP, errno.EIO):
+            patched = self.patch(fcntl, "flock", refused(number))
+            text = str(self.assertRaises(StateFolderError, claim_folder, path))
+            self.assertIn(f"cannot be locked ({os.strerror(number)})", text)
+            self.assertNotIn("another control plane", text)
+            patched.restore()
+        self.patch(state_folder, "check_writable", lambda path: None)
+        for number in (errno.EACCES, errno.EMFILE):
+            patched = self.patch(os, "open", refused(number))
+            text = str(self.assertRaises(StateFolderError, claim_folder, path))
+            self.assertIn(f"cannot be read ({os.strerror(number)})", text)
+            patched.restore()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
 
     def test_not_a_folder(self) -> None:
         """What cannot be written names itself and the remedy."""
