@@ -76,7 +76,8 @@ class BadValueError(ValueError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean "…"?)`` for the closest known word, or the empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    # Longer than any that is known, and to compare a megabyte takes a tenth of a second.
+    close = difflib.get_close_matches(word[:MAX_MODEL_CHARS], list(known), n=1, cutoff=0.6)
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 

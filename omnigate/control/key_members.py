@@ -12,6 +12,10 @@ from omnigate.errors import GatewayError
 from omnigate.money import parse_usd
 from omnigate.periods import PERIODS
 
+#: Faults of one body that are told. For no others is a known member looked for: that takes 25 µs,
+#: and a body of nothing but unknown members would hold the reactor for half a second.
+MAX_SHOWN: Final = 20
+
 
 def _models(value: object) -> tuple[str, ...] | None:
     """Check ``models``: null for all, or a list of ids and prefixes."""
@@ -99,7 +103,7 @@ def read_members(
     read: dict[str, Any] = {}
     for member, content in value.items():
         if member not in fields:
-            known = values.did_you_mean(member, fields)
+            known = values.did_you_mean(member, fields) if len(faults) < MAX_SHOWN else ""
             faults.append((member, f"there is no such member{known}"))
             continue
         attribute, check = fields[member]
@@ -111,7 +115,8 @@ def read_members(
     if not faults:
         faults.extend(budget_disagreements(value))
     if faults:
-        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in faults[:20])
+        told = faults[:MAX_SHOWN]
+        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in told)
         raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
     return read
 
