@@ -29,8 +29,9 @@ MOST_JOBS: Final = 4
 #: Those that take longest by far, so that they do not begin when all others have ended.
 FIRST: Final = ("tests.crash", "tests.simulation", "tests.ledger", "tests.planes")
 
-#: Where trial puts what tests write, with one folder below it for each part.
-SCRATCH: Final = "_trial_temp"
+#: Where trial puts what tests write, with one folder below it for each part. Not where it puts that
+#: by itself, since a trial alone would find a folder there that it has not made, and end.
+SCRATCH: Final = "_trial_temp-parts"
 
 _COUNT = re.compile(rb"^Ran (\d+) tests? in ", re.MULTILINE)
 
@@ -90,7 +91,12 @@ async def run_part(part: Part) -> Ended:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output, _ = await child.communicate()
+    try:
+        output, _ = await child.communicate()
+    finally:
+        # Where this ends before it: nobody would be there to read what it says.
+        if child.returncode is None:
+            child.terminate()
     status = child.returncode
     return Ended(part, 1 if status is None else status, output, time.monotonic() - began)
 
@@ -134,7 +140,7 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     if given.jobs < 1:
         parser.error("--jobs is 1 at least")
-    # systemd and shells alike: what ends this ends the trials too, which are in its group.
+    # In order, as Ctrl-C does it: what ends this ends the trials too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     shutil.rmtree(SCRATCH, ignore_errors=True)
     os.makedirs(SCRATCH)
