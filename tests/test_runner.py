@@ -14,7 +14,6 @@ from tests.process.daemons import SECONDS, wait_for
 
 RUNNER = """
 import sys
-from pathlib import Path
 from tests import __main__ as runner
 runner.SCRATCH = sys.argv[1]
 runner.parts_below = lambda folder: [runner.Part("slow", (sys.argv[2],))]

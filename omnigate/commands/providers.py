@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from omnigate.admin_client import shown_url
 from omnigate.config import values
 from omnigate.settings import SettingsError, provider_key
-from omnigate.text import one_line
 
 #: Names for whatever is quick and cheap, and for whatever is good; both lead to several providers.
 FAST, SMART = "fast", "smart"
@@ -168,7 +168,7 @@ def ollama_url(address: str) -> str:
     except ValueError:
         host = None
     if not host:
-        raise AskError(f'"{one_line(address, 100)}" is no address; write it as HOST:PORT')
+        raise AskError(f'"{shown_url(address)}" is no address; write it as HOST:PORT')
     # A server is told to listen everywhere by that; nobody can be asked there.
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
@@ -221,7 +221,7 @@ def _asked(
     try:
         url = values.base_url(url)
     except values.BadValueError as error:
-        raise AskError(f'"{one_line(url, 100)}" {error}') from None
+        raise AskError(f'"{shown_url(url)}" {error}') from None
     models = tuple(filter(_usable, ask(url, protocol, secret)))[:MAX_ASKED_MODELS]
     if not models:
         raise AskError(f"{url} has no models")

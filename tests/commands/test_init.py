@@ -123,6 +123,19 @@ class ProviderTests(SynchronousTestCase):
         environ = {"OPENAI_API_KEY": OPENAI, "OPENAI_BASE_URL": "https://api.openai.com/v1/"}
         self.assertEqual(len(find_upstreams(environ, no_server)[0]), 1)
 
+    def test_passwords_of_an_address(self) -> None:
+        """None is repeated, whatever is wrong with the address."""
+        for text in ("https://user:secret@a.example/v1", "https://user:secret@", "user:secret@"):
+            environ = {
+                "OPENAI_API_KEY": OPENAI,
+                "ANTHROPIC_API_KEY": ANTHROPIC,
+                **dict.fromkeys(("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST"), text),
+            }
+            found, notes = find_upstreams(environ, no_server)
+            self.assertEqual((found, len(notes)), ([], 3))
+            self.assertNotIn("secret", str(notes))
+            self.assertIn("[redacted]@", notes[0])
+
     def test_no_address(self) -> None:
         """What is none is told, with what to write."""
         for text in ("http://", "[::1", ":99999"):
