@@ -23,6 +23,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.admin_key_file import AdminKeysFileError
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import Generation, Lasting, guard_stores, record_config
 from omnigate.control.guard import Guard
 from omnigate.control.key_file import KeysFileError
@@ -138,6 +139,7 @@ def makeService(options: Options) -> Service:
         steady=time.monotonic,
         make_writer=make_writer,
         metrics_writer=metrics_writer,
+        entrance=make_entrance(settings.admin_token, credentials, lambda: int(time.time() * 1000)),
         pause=lambda: pause(reactor),
     )
     # Before anything of the state is read, so that nobody changes it afterwards.
@@ -153,7 +155,14 @@ def makeService(options: Options) -> Service:
     parts = ControlParts(
         endpoint=endpoint,
         factory=ControlFactory(
-            Gate(guard, credentials, reactor, time.time, settings.trusted_proxies)
+            Gate(
+                guard,
+                credentials,
+                reactor,
+                time.time,
+                settings.trusted_proxies,
+                lasting.entrance.door,
+            )
         ),
         guard=guard,
         config_file=config_file,

@@ -117,7 +117,7 @@ UPSTREAM_CUT = "upstream_cut"
 
 ADMIN_ERRORS: dict[str, ErrorKind] = {
     **_rows(401, "authentication_error", "authentication_error", "invalid_token"),
-    **_rows(403, "permission_error", "permission_error", "insufficient_scope"),
+    **_rows(403, "permission_error", "permission_error", "insufficient_scope", "forged_form"),
     **_rows(409, "invalid_request_error", "invalid_request_error", "already_exists", "conflict"),
     **_rows(429, "rate_limit_error", "rate_limit_error", "too_many_attempts"),
 }

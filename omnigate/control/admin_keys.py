@@ -50,9 +50,16 @@ class AdminKeyStore(CredentialStore[AdminKey]):
         """
         if not is_well_formed(secret, PREFIX):
             return None
+        return self.shown(sha256_hex(secret), address)
+
+    def shown(self, sha256: str, address: str) -> tuple[AdminKey, str] | None:
+        """Return the key that a secret of this hash belongs to, and why it does not open it.
+
+        :raises GatewayError: ``not_ready``: the keys are not loaded.
+        """
         if not self.is_open:
             raise GatewayError("not_ready", "the admin keys are being loaded", retry_after=1)
-        sha256, now_ms = sha256_hex(secret), self.now_ms()
+        now_ms = self.now_ms()
         key = self.owner(sha256)
         if key is None:
             return None

@@ -14,11 +14,16 @@ from typing import NoReturn, Protocol
 import attrs
 
 from omnigate.control.admin_key import ADDRESS, DISABLED, EXPIRED, FULL, AdminKey
+from omnigate.control.key_secret import sha256_hex
 from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError
 
 INTERNAL = "internal"
 ADMIN = "admin"
 OPEN = "open"
+
+#: People with a browser: those who have signed in, and those who may before they have.
+PEOPLE = "people"
+STRANGERS = "strangers"
 
 #: How the audit log names whoever shows the admin token.
 TOKEN_ACTOR = "admin-token"
@@ -117,11 +122,18 @@ class AdminKeys(Protocol):
     def find(self, secret: str, address: str) -> tuple[AdminKey, str] | None:
         """Return the key that a secret belongs to, and why it does not open it, or ``""``."""
 
+    def shown(self, sha256: str, address: str) -> tuple[AdminKey, str] | None:
+        """Do the same for the hash of a secret that was shown before."""
+
 
 class NoAdminKeys:
     """Knows no admin key."""
 
     def find(self, secret: str, address: str) -> tuple[AdminKey, str] | None:
+        """Find nothing."""
+        return None
+
+    def shown(self, sha256: str, address: str) -> tuple[AdminKey, str] | None:
         """Find nothing."""
         return None
 
@@ -194,6 +206,34 @@ class Credentials:
             self._judge_internal(address, internal)
         return Caller()
 
+    def sign_in(self, secret: str, address: str) -> tuple[Caller, str]:
+        """Admit whoever types the admin token or the secret of an admin key into the form.
+
+        :return: who it is, and what :meth:`recognise` knows that credential by.
+        :raises GatewayError: as :meth:`judge` does for operators.
+        """
+        self._refuse_locked(ADMIN, self.admin_lockout, address)
+        caller = self._judge_secret(address, secret.encode("utf-8", "replace"))
+        return caller, "" if caller.actor == TOKEN_ACTOR else sha256_hex(secret)
+
+    def recognise(self, shown: str, address: str) -> Caller:
+        """Admit somebody who has signed in, as long as the credential still opens anything.
+
+        :param shown: what :meth:`sign_in` returned.
+        :raises GatewayError: ``invalid_token``, ``address_not_allowed``, or ``not_ready`` while
+            the admin keys are not loaded.
+        """
+        if not shown:
+            return Caller(TOKEN_ACTOR)
+        found = self.admin_keys.shown(shown, address)
+        if found is None:
+            self._failed("wrong", address)
+            raise GatewayError("invalid_token", "the admin key that you signed in with is gone")
+        key, closed = found
+        if closed:
+            self._refuse_closed(closed, address)
+        return Caller(key.actor, key.scope == FULL)
+
     def _judge_admin(self, address: str, authorization: Sequence[bytes]) -> Caller:
         """Admit an operator; a locked address is refused even with the right credential."""
         self._refuse_locked(ADMIN, self.admin_lockout, address)
@@ -206,10 +246,14 @@ class Credentials:
                 headers=_REALM,
             )
         match = _BEARER.match(authorization[0]) if len(authorization) == 1 else None
-        if match is not None:
-            if hmac.compare_digest(_digest(match[1]), self._admin):
+        return self._judge_secret(address, b"" if match is None else match[1])
+
+    def _judge_secret(self, address: str, secret: bytes) -> Caller:
+        """Admit the right secret of an operator, and count a wrong one."""
+        if secret.isascii():
+            if hmac.compare_digest(_digest(secret), self._admin):
                 return Caller(TOKEN_ACTOR)
-            found = self.admin_keys.find(match[1].decode("ascii"), address)
+            found = self.admin_keys.find(secret.decode("ascii"), address)
             if found is not None:
                 key, closed = found
                 if closed:

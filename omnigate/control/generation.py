@@ -27,6 +27,9 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.config_record import ConfigRecord
 from omnigate.control.counters_api import CountersApi
+from omnigate.control.dashboard.dashboard import Dashboard
+from omnigate.control.dashboard.entrance import Entrance
+from omnigate.control.dashboard.sources import Sources
 from omnigate.control.guard import Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
@@ -68,6 +71,7 @@ class Lasting:
     :ivar steady: seconds that nobody sets.
     :ivar make_writer: makes a writer thread of that name; given what to call if it is lost.
     :ivar metrics_writer: a thread that writes the text of metrics.
+    :ivar entrance: what of the dashboard needs no store.
     :ivar pause: lets the reactor do something else.
     """
 
@@ -86,6 +90,7 @@ class Lasting:
     steady: Callable[[], float]
     make_writer: Callable[[str, Callable[[Failure], None]], IWriter]
     metrics_writer: IWriter
+    entrance: Entrance
     pause: Callable[[], Awaitable[None]]
 
     def now_ms(self) -> int:
@@ -206,6 +211,20 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.pause,
     )
+    sources = Sources(
+        book,
+        watch,
+        ledger,
+        config_file,
+        audit,
+        history,
+        admin_keys,
+        lasting.reports,
+        metrics,
+        lasting.clock,
+        lasting.now_ms,
+        lasting.pause,
+    )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys
     lasting.credentials.sign_in_failed = audit.sign_in_failed
@@ -229,6 +248,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *InternalApi(snapshots, ledger).endpoints(),
             *OwnUsage(book, watch).endpoints(),
             *admin.endpoints(),
+            *Dashboard(lasting.entrance.pages, sources).endpoints(),
         ),
         crashed=crashed,
     )
@@ -259,6 +279,7 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
             *MetricsApi(metrics, lasting.metrics_writer).endpoints(),
             *CountersApi(lasting.reports, metrics, lasting.wall, lasting.pause).endpoints(),
             *openapi.endpoints(),
+            *lasting.entrance.front.endpoints(),
         ),
     )
     metrics.watch_stores(lambda: guard.current is not None, lambda: guard.restarts)

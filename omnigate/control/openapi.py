@@ -1,7 +1,8 @@
 """The OpenAPI document of the admin API, made of the endpoints as the router has them.
 
 Nothing in it is written by hand twice: paths, parameters, bodies, answers and refusals are those
-that the endpoints themselves say. What data planes call is left out; it is for nobody else.
+that the endpoints themselves say. What data planes call is left out,
+since it is for nobody else, and so are pages.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for endpoint in endpoints:
-        if audience_of(endpoint.pattern) != INTERNAL:
+        if audience_of(endpoint.pattern) != INTERNAL and not endpoint.is_page:
             operation = _operation(endpoint)
             paths[endpoint.pattern][endpoint.method.lower()] = _hoisted(operation, schemas)
     return {

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, Protocol
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import attrs
 
-from omnigate.control.auth import ADMIN, INTERNAL, OPEN
+from omnigate.control.auth import ADMIN, INTERNAL, OPEN, PEOPLE, STRANGERS
+from omnigate.control.byte_stream import ByteStream
+from omnigate.control.forms import NO_FORM, Form
 from omnigate.control.parameters import Parameter
 from omnigate.control.schemas import NAME, Schema
+from omnigate.control.sessions import Session
 from omnigate.errors import GatewayError
 
 #: The longest path and query that mean anything here stay under a tenth of this.
@@ -43,6 +46,21 @@ AUDIENCES: Final[Mapping[str, str]] = {
     "healthz": OPEN,
     "livez": OPEN,
     "readyz": OPEN,
+    # The dashboard.
+    "": PEOPLE,
+    "live": PEOPLE,
+    "requests": PEOPLE,
+    "keys": PEOPLE,
+    "models": PEOPLE,
+    "usage": PEOPLE,
+    "refusals": PEOPLE,
+    "audit": PEOPLE,
+    "config": PEOPLE,
+    "admin-keys": PEOPLE,
+    "try": PEOPLE,
+    "sign-out": PEOPLE,
+    "sign-in": STRANGERS,
+    "assets": STRANGERS,
 }
 
 
@@ -57,6 +75,9 @@ class Call:
         ``admin-key:NAME``, or the empty string where no operator's is asked for.
     :ivar address: where it came from.
     :ivar if_none_match: the ``if-none-match`` header, or the empty string.
+    :ivar session: who has signed in, on pages that are for such people.
+    :ivar form: what a person has filled in, whole and known to come from our own page.
+    :ivar is_secure: whether it came over TLS, as far as one can know.
     """
 
     method: str
@@ -69,16 +90,30 @@ class Call:
     if_none_match: str = ""
     actor: str = ""
     address: str = ""
+    session: Session | None = None
+    form: Form = NO_FORM
+    is_secure: bool = False
+
+    @property
+    def person(self) -> Session:
+        """Who has signed in; on a page for such people there is somebody."""
+        assert self.session is not None
+        return self.session
 
 
 @attrs.frozen
 class Answer:
-    """What an endpoint answers."""
+    """What an endpoint answers.
+
+    :ivar stream: for an answer that goes on: given what to write to when its head is written. Its
+        ``body`` is empty then.
+    """
 
     body: bytes = b""
     content_type: bytes = b"application/json"
     status: int = 200
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: Callable[[ByteStream], None] | None = None
 
 
 Run = Callable[[Call], Awaitable[Answer]]
@@ -103,6 +138,8 @@ class Endpoint:
     :ivar refusals: codes of refusals that not every endpoint has.
     :ivar segment: what the open segment of its pattern must be like.
     :ivar scope: what a credential must allow: :data:`READ` or :data:`WRITE`.
+    :ivar free_query: whether its query is of filters that a form has filled in: an empty one means
+        nothing, and one that is not known is passed over.
     """
 
     method: str
@@ -118,6 +155,12 @@ class Endpoint:
     refusals: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     segment: Schema = attrs.field(default=NAME, kw_only=True, eq=False)
     scope: str = attrs.field(default=attrs.Factory(_scope_of, takes_self=True), kw_only=True)
+    free_query: bool = attrs.field(default=False, kw_only=True)
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is for people with a browser."""
+        return audience_of(self.pattern) in (PEOPLE, STRANGERS)
 
     @property
     def query(self) -> tuple[str, ...]:
@@ -192,6 +235,20 @@ def parse_query(query: str, known: Collection[str]) -> dict[str, str]:
         except UnicodeDecodeError:
             raise GatewayError("invalid_request", f"{name} is not UTF-8", param=name) from None
     return parameters
+
+
+def parse_filters(query: str) -> dict[str, str]:
+    """Return the filters of a query as browsers write it, those left out that are empty.
+
+    :raises GatewayError: ``invalid_request``; it holds too many, or no UTF-8.
+    """
+    try:
+        pairs = parse_qsl(query, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise GatewayError(
+            "invalid_request", f"the address holds no UTF-8, or more than {MAX_PARAMETERS} filters"
+        ) from None
+    return {name: value.strip() for name, value in pairs if value.strip()}
 
 
 class Finder(Protocol):

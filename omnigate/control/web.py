@@ -23,6 +23,7 @@ from twisted.internet.interfaces import (
     IAddress,
     IProtocolNegotiationFactory,
     IReactorTime,
+    ISSLTransport,
     ITCPTransport,
 )
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -32,7 +33,16 @@ from twisted.web.http import HTTPChannel, Request, datetimeToString
 from zope.interface import implementer
 
 from omnigate.client_address import TrustedProxies
-from omnigate.control.auth import INTERNAL, OPEN, Caller, Credentials
+from omnigate.control.auth import (
+    INTERNAL,
+    OPEN,
+    PEOPLE,
+    STRANGERS,
+    Caller,
+    Credentials,
+)
+from omnigate.control.byte_stream import ByteStream
+from omnigate.control.forms import read_form
 from omnigate.control.routes import (
     WRITE,
     Answer,
@@ -40,9 +50,12 @@ from omnigate.control.routes import (
     Endpoint,
     Finder,
     audience_of,
+    parse_filters,
     parse_query,
     parse_target,
 )
+from omnigate.control.sessions import Session
+from omnigate.control.visits import Door, Visit
 from omnigate.errors import GatewayError, envelope, problem
 
 #: A data plane holds a handful of kept connections, a person a few more.
@@ -75,6 +88,7 @@ class Gate:
 
     :ivar wall: seconds since 1970.
     :ivar proxies: who is believed about the address of a caller.
+    :ivar door: who knows people with a browser; without one there is no page.
     """
 
     routes: Finder
@@ -82,6 +96,7 @@ class Gate:
     clock: IReactorTime
     wall: Callable[[], float]
     proxies: TrustedProxies = NOBODY
+    door: Door | None = None
 
 
 @attrs.frozen
@@ -107,6 +122,11 @@ class ControlRequest(Request):
         self._refusal: GatewayError | None = None
         self._gone = False
         self._address = ""
+        # Both for pages only; kept here, since the channel may be gone when they are asked.
+        self._door: Door | None = None
+        self._visit: Visit | None = None
+        self._session: Session | None = None
+        self._stream: ByteStream | None = None
         self.request_id = ""
 
     @property
@@ -116,7 +136,7 @@ class ControlRequest(Request):
     @property
     def is_known(self) -> bool:
         """Whether it was admitted by a credential."""
-        return self._admitted is not None and self._audience != OPEN
+        return self._admitted is not None and self._audience not in (OPEN, STRANGERS)
 
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
@@ -155,6 +175,11 @@ class ControlRequest(Request):
             # Whoever stands in front may have read another one than we would.
             raise GatewayError("invalid_request", "a request has one host header")
         self._address = self._find_address()
+        if self._audience in (PEOPLE, STRANGERS):
+            self._door = self._gate.door
+            if self._door is None:
+                raise GatewayError("not_found", "there is no dashboard here")
+            self._visit = self._find_visit(method, target)
         caller = self._judge_caller()
         endpoint, name = self._gate.routes.find(method.decode("ascii", "replace"), parsed.path)
         _check_scope(endpoint, caller)
@@ -166,10 +191,21 @@ class ControlRequest(Request):
             raise GatewayError(
                 "request_too_large", f"the body may be at most {endpoint.body_limit} bytes"
             )
-        query = parse_query(parsed.query, endpoint.query)
+        if endpoint.free_query:
+            query = parse_filters(parsed.query)
+        else:
+            query = parse_query(parsed.query, endpoint.query)
         return _Admitted(endpoint, parsed.path, name, query, caller.actor)
 
     def _judge_caller(self) -> Caller:
+        door, visit = self._door, self._visit
+        if door is not None and visit is not None:
+            if visit.method == "POST":
+                door.check_origin(visit)
+            if self._audience == STRANGERS:
+                return Caller()
+            self._session = session = door.recognise(visit)
+            return Caller(session.actor, session.may_write)
         return self._gate.credentials.judge(
             self._audience,
             self._address,
@@ -181,6 +217,20 @@ class ControlRequest(Request):
         """Tell where the request comes from; over a socket of the file system that is nowhere."""
         forwarded = self._header_lines(b"x-forwarded-for")
         return self._gate.proxies.client(str(getattr(self.client, "host", "")), forwarded)
+
+    def _find_visit(self, method: bytes, target: bytes) -> Visit:
+        peer = str(getattr(self.client, "host", ""))
+        is_secure = ISSLTransport.providedBy(self.channel.transport) or (
+            self._gate.proxies.trusts(peer)
+            and self._header_lines(b"x-forwarded-proto") == [b"https"]
+        )
+        return Visit(
+            method.decode("ascii", "replace"),
+            target.decode("ascii", "replace"),
+            self._address,
+            is_secure,
+            self._header_lines,
+        )
 
     def _header_lines(self, name: bytes) -> list[bytes]:
         return list(self.requestHeaders.getRawHeaders(name, []))
@@ -202,7 +252,7 @@ class ControlRequest(Request):
         self.content = BytesIO()
 
     def parseCookies(self) -> None:  # noqa: N802
-        """Leave cookies alone: nothing here reads one."""
+        """Leave cookies alone: the door reads its own."""
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
         """Answer, now that the whole request is there."""
@@ -216,6 +266,8 @@ class ControlRequest(Request):
     def connectionLost(self, reason: Any) -> None:
         """Note that nobody waits for the answer any more."""
         self._gone = True
+        if self._stream is not None:
+            self._stream.lost()
         super().connectionLost(reason)
 
     async def _run(self) -> None:
@@ -237,12 +289,16 @@ class ControlRequest(Request):
             if_none_match=self._header(b"if-none-match"),
             actor=admitted.actor,
             address=self._address,
+            session=self._session,
+            is_secure=self._visit is not None and self._visit.is_secure,
         )
         try:
             if call.body:
                 # The credential may have been taken away while the body was on its way.
                 _check_scope(admitted.endpoint, self._judge_caller())
-            return await admitted.endpoint.run(call)
+            if admitted.endpoint.is_page:
+                call = self._with_form(call)
+            return self._renewed(await admitted.endpoint.run(call))
         except GatewayError as refusal:
             if refusal.detail:
                 _log.warn(
@@ -265,8 +321,29 @@ class ControlRequest(Request):
                 )
             )
 
+    def _with_form(self, call: Call) -> Call:
+        """Return the request of a person with its form, once that is known to be their own."""
+        door = self._door
+        if call.method != "POST" or door is None:
+            return call
+        form = read_form(call.body)
+        if call.session is not None:
+            door.check_form(call.session, form.get("form_token"))
+        return attrs.evolve(call, form=form)
+
+    def _renewed(self, answer: Answer) -> Answer:
+        """Let a session go on, since its owner is there."""
+        door, visit, session = self._door, self._visit, self._session
+        if door is None or visit is None or session is None:
+            return answer
+        if any(name == b"set-cookie" for name, _ in answer.headers):
+            return answer
+        return attrs.evolve(answer, headers=(*answer.headers, *door.renewal(session, visit)))
+
     def refusal_answer(self, refusal: GatewayError) -> Answer:
         """Put a refusal into the shape of the audience."""
+        if self._door is not None and self._visit is not None:
+            return self._door.refusal(refusal, self._visit, self._session, self.request_id)
         if self._audience == INTERNAL:
             body = envelope("openai", refusal, self.request_id)
             content_type = b"application/json"
@@ -284,7 +361,9 @@ class ControlRequest(Request):
         headers.setRawHeaders(b"cache-control", [b"no-store"])
         headers.setRawHeaders(b"x-content-type-options", [b"nosniff"])
         headers.setRawHeaders(b"x-omnigate-request-id", [self.request_id.encode("ascii")])
-        if answer.status != 304:
+        if answer.stream is not None:
+            headers.setRawHeaders(b"content-type", [answer.content_type])
+        elif answer.status != 304:
             headers.setRawHeaders(b"content-type", [answer.content_type])
             headers.setRawHeaders(b"content-length", [b"%d" % len(answer.body)])
         for name, value in answer.headers:
@@ -292,7 +371,12 @@ class ControlRequest(Request):
         if not self.channel.persistent:
             headers.setRawHeaders(b"connection", [b"close"])
         self.write(answer.body)
-        self.finish()
+        if answer.stream is None or self.method == b"HEAD":
+            self.finish()
+            return
+        self._stream = ByteStream(self)
+        self.registerProducer(self._stream, True)
+        answer.stream(self._stream)
 
 
 def _check_scope(endpoint: Endpoint, caller: Caller) -> None:

@@ -11,6 +11,7 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from omnigate.control.auth import Credentials
 from omnigate.control.routes import Endpoint, Finder, Routes
+from omnigate.control.visits import Door
 from omnigate.control.web import ControlFactory, Gate
 
 INTERNAL_TOKEN = "internal-token-0123456789"
@@ -76,6 +77,7 @@ class Conversation:
         routes: Finder | None = None,
         credentials: Credentials | None = None,
         clock: Clock | None = None,
+        door: Door | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.refusals: list[tuple[str, str]] = []
@@ -86,7 +88,7 @@ class Conversation:
             lambda audience, reason: self.refusals.append((audience, reason)),
         )
         self.routes = routes or Routes(*endpoints)
-        gate = Gate(self.routes, self.credentials, self.clock, self.clock.seconds)
+        gate = Gate(self.routes, self.credentials, self.clock, self.clock.seconds, door=door)
         self.factory = ControlFactory(gate)
 
     def connect(self) -> tuple[Any, Wire]:

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import (
     AUDIT_WRITER,
     HISTORY_WRITER,
@@ -124,6 +125,7 @@ class Plane:
             steady=self.clock.seconds,
             make_writer=self.make_writer,
             metrics_writer=self.scrape_writer,
+            entrance=make_entrance(ADMIN_TOKEN, credentials, self.now_ms),
             pause=self.pause,
         )
         self.guard = guard_stores(self.lasting)
@@ -137,7 +139,12 @@ class Plane:
             self.config_file, self.reports, ReactorLag(self.clock), self.clock.seconds
         )
         self.config_file.on_change(lambda _: self.book.install(self.config_file.file_keys))
-        self.talk = Conversation(routes=self.guard, credentials=credentials, clock=self.clock)
+        self.talk = Conversation(
+            routes=self.guard,
+            credentials=credentials,
+            clock=self.clock,
+            door=self.lasting.entrance.door,
+        )
         self.described = Described(document(self.guard.endpoints))
         if open_ledger:
             self.open_ledger()

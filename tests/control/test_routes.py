@@ -44,7 +44,9 @@ class TargetTests(SynchronousTestCase):
         self.assertEqual(audience_of("/admin/healthz"), "admin")
         self.assertEqual(audience_of("/internal/admin"), "internal")
         self.assertEqual(audience_of("/metrics"), "admin")
-        self.assertRaises(GatewayError, audience_of, "/")
+        self.assertEqual(audience_of("/"), "people")
+        self.assertEqual(audience_of("/sign-in"), "strangers")
+        self.assertRaises(GatewayError, audience_of, "/nothing")
 
     @settings(max_examples=200, deadline=None)
     @given(st.text(max_size=30))

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_reading import Reading
+from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores, record_config
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
@@ -99,6 +100,7 @@ class ControlSide(Side):
             steady=clock.seconds,
             make_writer=self._writer,
             metrics_writer=SynchronousWriter(),
+            entrance=make_entrance("admin-token-0123456789", credentials, world.wall_ms),
             pause=lambda: deferLater(clock, 0),
         )
         self.guard = guard_stores(lasting)

@@ -1,0 +1,65 @@
+"""An answer that goes on: bytes are written as they come up, until one of both sides ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+
+@implementer(IPushProducer)
+class ByteStream:
+    """The body of an answer whose head is written.
+
+    Nothing is kept here: whoever writes looks first at :attr:`has_room`, and leaves out
+    what the other side has no use for later.
+
+    :param request: what is written to; the ``write`` and ``finish`` of a twisted.web request.
+    :ivar is_open: whether anybody still reads.
+    :ivar has_room: whether the other side has taken what was written before.
+    :ivar closed: called once when it is over, whoever ended it.
+    """
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self.is_open = True
+        self.has_room = True
+        self.closed: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes) -> None:
+        """Write, if anybody still reads."""
+        if self.is_open:
+            self._request.write(data)
+
+    def end(self) -> None:
+        """End the answer in order."""
+        if self.is_open:
+            self._close()
+            self._request.unregisterProducer()
+            self._request.finish()
+
+    def lost(self) -> None:
+        """Take notice that nobody reads any more."""
+        if self.is_open:
+            self._close()
+
+    def _close(self) -> None:
+        self.is_open = self.has_room = False
+        closed, self.closed = self.closed, lambda: None
+        closed()
+
+    # Doors of the transport.
+
+    def pauseProducing(self) -> None:
+        """Note that the other side is slower than we are."""
+        self.has_room = False
+
+    def resumeProducing(self) -> None:
+        """Note that it has caught up."""
+        self.has_room = self.is_open
+
+    def stopProducing(self) -> None:
+        """Take notice that the connection is gone."""
+        self.lost()

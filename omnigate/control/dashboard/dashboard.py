@@ -1,0 +1,19 @@
+"""The pages that are made of the stores, all topics together."""
+
+from __future__ import annotations
+
+from omnigate.control.dashboard.overview_page import OverviewPage
+from omnigate.control.dashboard.pages import Pages
+from omnigate.control.dashboard.sources import Sources
+from omnigate.control.routes import Endpoint
+
+
+class Dashboard:
+    """The endpoints of people who have signed in; each topic has a module of its own."""
+
+    def __init__(self, pages: Pages, sources: Sources) -> None:
+        self._topics = (OverviewPage(pages, sources),)
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return tuple(endpoint for topic in self._topics for endpoint in topic.endpoints())

@@ -1,0 +1,86 @@
+"""Numbers, money and times as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from omnigate.money import NANO_PER_USD
+from omnigate.periods import rfc3339
+
+#: Between a number and its unit, so that they stay on one line.
+THIN: Final = "\N{NARROW NO-BREAK SPACE}"
+
+_STEPS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def count(number: int) -> str:
+    """Return a count in three digits, such as ``1.2 M``; whole below ten thousand."""
+    if abs(number) < 10_000:
+        return f"{number:,}".replace(",", THIN)
+    for step, unit in _STEPS:
+        if abs(number) >= step * 0.9995:
+            value = number / step
+            digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+            shown = f"{value:.{digits}f}"
+            return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{THIN}{unit}"
+    return str(number)
+
+
+def dollars(nano: int) -> str:
+    """Return nano-dollars as dollars: in cents, and below ten cents two digits that count.
+
+    Nothing that was spent is shown as nothing.
+    """
+    sign, amount = ("-", -nano) if nano < 0 else ("", nano)
+    if amount >= NANO_PER_USD // 10 or amount == 0:
+        return f"{sign}${(amount + 5_000_000) // 10_000_000 / 100:,.2f}"
+    digits = 2
+    while digits < 9 and amount < 10 ** (10 - digits):
+        digits += 1
+    digits = min(9, digits + 1)
+    return f"{sign}${amount / NANO_PER_USD:.{digits}f}"
+
+
+def duration(ms: float) -> str:
+    """Return a duration in the unit that suits it: ``84 ms``, ``1.3 s``, ``4 min``, ``2 h``."""
+    if ms < 1000:
+        return f"{ms:.0f}{THIN}ms"
+    seconds = ms / 1000
+    if seconds < 99.95:
+        return f"{seconds:.1f}{THIN}s"
+    minutes = seconds / 60
+    if minutes < 99.5:
+        return f"{minutes:.0f}{THIN}min"
+    hours = minutes / 60
+    return f"{hours:.0f}{THIN}h" if hours < 99.5 else f"{hours / 24:.0f}{THIN}d"
+
+
+def percent(share: float) -> str:
+    """Return a share of one in per cent."""
+    value = share * 100
+    return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
+
+
+def moment(ms: int) -> Markup:
+    """Return a moment; the script shows it in the reader's zone, and UTC is told on hover."""
+    text = rfc3339(ms)
+    plain = f"{text[:10]} {text[11:19]}"
+    return Markup('<time datetime="{}" title="{} UTC">{} UTC</time>').format(text, plain, plain)
+
+
+def filled(text: object) -> Any:
+    """Return a dash for nothing at all."""
+    return "\N{EN DASH}" if text is None or text == "" else text
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "count": count,
+    "dollars": dollars,
+    "duration": duration,
+    "percent": percent,
+    "moment": moment,
+    "filled": filled,
+}

@@ -1,0 +1,103 @@
+"""Templates and what is around them: the frame of a page, and the headers that keep it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import omnigate
+from omnigate.control.dashboard import formats
+from omnigate.control.dashboard.assets import Assets
+from omnigate.control.routes import Answer
+from omnigate.control.sessions import Session
+
+FOLDER: Final = Path(__file__).parent / "templates"
+
+HTML: Final = b"text/html; charset=utf-8"
+
+#: Nothing from elsewhere, nothing inline, in no frame (Content Security Policy Level 3).
+POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = (
+    (b"content-security-policy", POLICY),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+@attrs.frozen
+class Place:
+    """One entry of the menu."""
+
+    path: str
+    title: str
+
+
+#: The menu, in its order.
+MENU: Final = (
+    Place("/", "Overview"),
+    Place("/requests", "Requests"),
+    Place("/keys", "Keys"),
+    Place("/models", "Models"),
+    Place("/usage", "Usage"),
+    Place("/refusals", "Refusals"),
+    Place("/audit", "Audit"),
+    Place("/config", "Config"),
+    Place("/admin-keys", "Admin keys"),
+    Place("/try", "Try it"),
+)
+
+
+class Pages:
+    """Makes pages of templates.
+
+    :param now_ms: milliseconds since 1970; "two minutes ago" is reckoned from there.
+    """
+
+    def __init__(self, assets: Assets, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._environment = environment = Environment(
+            loader=FileSystemLoader(FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters.update(formats.FILTERS)
+        environment.globals.update(asset=assets.path, menu=MENU, version=omnigate.__version__)
+
+    def html(self, template: str, session: Session | None, **values: Any) -> str:
+        """Return what a template makes of these values.
+
+        Every template also knows ``session`` (``None`` for strangers), ``now_ms``, ``menu``,
+        ``version`` and ``asset(NAME)``.
+        """
+        return self._environment.get_template(template).render(
+            session=session, now_ms=self._now_ms(), **values
+        )
+
+    def answer(
+        self,
+        template: str,
+        session: Session | None,
+        *,
+        status: int = 200,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        **values: Any,
+    ) -> Answer:
+        """Return a page, with the headers that every page has."""
+        body = self.html(template, session, **values).encode("utf-8", "replace")
+        return Answer(body, HTML, status, (*HEADERS, *headers))
+
+
+def see_other(path: str) -> Answer:
+    """Send a browser on to another page after a form (RFC 9110, 15.4.4)."""
+    return Answer(status=303, headers=((b"location", path.encode("ascii")),))

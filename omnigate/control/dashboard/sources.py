@@ -1,0 +1,40 @@
+"""What pages are made of: the stores of one generation, and what lasts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+
+from omnigate.control.admin_keys import AdminKeyStore
+from omnigate.control.audit import AuditLog
+from omnigate.control.budget_watch import BudgetWatch
+from omnigate.control.config_file import ConfigFile
+from omnigate.control.config_history import ConfigHistory
+from omnigate.control.keys import KeyBook
+from omnigate.control.metrics import ControlMetrics
+from omnigate.control.reports import Reports
+from omnigate.ledger.service import Ledger
+
+
+@attrs.frozen(eq=False)
+class Sources:
+    """Where pages look.
+
+    :ivar now_ms: milliseconds since 1970.
+    :ivar pause: lets the reactor do something else.
+    """
+
+    book: KeyBook
+    watch: BudgetWatch
+    ledger: Ledger
+    config_file: ConfigFile
+    audit: AuditLog
+    history: ConfigHistory
+    admin_keys: AdminKeyStore
+    reports: Reports
+    metrics: ControlMetrics
+    clock: IReactorTime
+    now_ms: Callable[[], int]
+    pause: Callable[[], Awaitable[None]]

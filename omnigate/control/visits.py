@@ -1,0 +1,57 @@
+"""People at the gate: what a request for a page tells of them, and who lets them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from omnigate.control.routes import Answer
+from omnigate.control.sessions import Session
+from omnigate.errors import GatewayError
+
+
+@attrs.frozen
+class Visit:
+    """The head of a request for a page, as far as it tells who comes and from where.
+
+    :ivar headers: returns the lines of a header.
+    :ivar is_secure: whether it came over TLS, as far as one can know.
+    """
+
+    method: str
+    target: str
+    address: str
+    is_secure: bool
+    headers: Callable[[bytes], list[bytes]]
+
+
+class Door(Protocol):
+    """What knows people with a browser, and shows them why they were refused."""
+
+    def recognise(self, visit: Visit) -> Session:
+        """Return who has signed in.
+
+        :raises GatewayError: nobody, or somebody whose credential opens nothing any more.
+        """
+
+    def check_origin(self, visit: Visit) -> None:
+        """Refuse what another site has sent.
+
+        :raises GatewayError: ``forged_form``.
+        """
+
+    def check_form(self, session: Session, token: str) -> None:
+        """Refuse a form that was not made for this session.
+
+        :raises GatewayError: ``forged_form``.
+        """
+
+    def renewal(self, session: Session, visit: Visit) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the header that lets a session go on."""
+
+    def refusal(
+        self, refusal: GatewayError, visit: Visit, session: Session | None, request_id: str
+    ) -> Answer:
+        """Return the page that says why a request was refused, and what to do."""
