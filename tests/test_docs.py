@@ -45,6 +45,7 @@ PAGES = (
     "command-line.md",
     "translation.md",
     "operations.md",
+    "dashboard.md",
     "observe.md",
     "keys-and-budgets.md",
     "ledger.md",

@@ -27,6 +27,7 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.config_record import ConfigRecord
 from omnigate.control.counters_api import CountersApi
+from omnigate.control.dashboard.alerts import alerts_of
 from omnigate.control.dashboard.dashboard import Dashboard
 from omnigate.control.dashboard.entrance import Entrance
 from omnigate.control.dashboard.sources import Sources
@@ -282,6 +283,7 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
             *lasting.entrance.front.endpoints(),
         ),
     )
+    lasting.entrance.pages.alerts = lambda: alerts_of(len(lasting.config_file.faults), unready())
     metrics.watch_stores(lambda: guard.current is not None, lambda: guard.restarts)
     guard.make_first()
     openapi.describe(guard.endpoints)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import omnigate
 from omnigate.control.dashboard import formats
+from omnigate.control.dashboard.alerts import Alert
 from omnigate.control.dashboard.assets import Assets
 from omnigate.control.routes import Answer
 from omnigate.control.sessions import Session
@@ -59,10 +60,12 @@ class Pages:
     """Makes pages of templates.
 
     :param now_ms: milliseconds since 1970; "two minutes ago" is reckoned from there.
+    :ivar alerts: returns what is told on top of every page.
     """
 
     def __init__(self, assets: Assets, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
+        self.alerts: Callable[[], Sequence[Alert]] = lambda: ()
         self._environment = environment = Environment(
             loader=FileSystemLoader(FOLDER),
             autoescape=True,
@@ -72,13 +75,18 @@ class Pages:
             auto_reload=False,
         )
         environment.filters.update(formats.FILTERS)
-        environment.globals.update(asset=assets.path, menu=MENU, version=omnigate.__version__)
+        environment.globals.update(
+            asset=assets.path,
+            menu=MENU,
+            version=omnigate.__version__,
+            alerts=lambda: self.alerts(),
+        )
 
     def html(self, template: str, session: Session | None, **values: Any) -> str:
         """Return what a template makes of these values.
 
         Every template also knows ``session`` (``None`` for strangers), ``now_ms``, ``menu``,
-        ``version`` and ``asset(NAME)``.
+        ``version``, ``alerts()`` and ``asset(NAME)``.
         """
         return self._environment.get_template(template).render(
             session=session, now_ms=self._now_ms(), **values
