@@ -11,11 +11,10 @@ from typing import Any, Final, Protocol
 from omnigate.config import key_values, values
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.control.admin_json import dollars, encode, read_body, time
-from omnigate.control.audited import Recorder, audited
+from omnigate.control.audited import Recorder
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
-from omnigate.control.key_change import changed, differences, set_members
-from omnigate.control.key_members import read_grace
+from omnigate.control.key_changes import TO_CHANGE, TO_ROTATE, KeyChanges
 from omnigate.control.keys import KeyBook
 from omnigate.control.parameters import Parameter, read_whole
 from omnigate.control.parameters import whole as whole_parameter
@@ -159,7 +158,7 @@ class KeyApi:
         self._book = book
         self._watch = watch
         self._ledger = ledger
-        self._audit = audit
+        self._changes = KeyChanges(book, audit)
         self._pause = pause
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -254,13 +253,7 @@ class KeyApi:
 
     async def create_key(self, call: Call) -> Answer:
         """Make a managed key; its secret is in this answer and nowhere else."""
-        body = read_body(call.body)
-
-        async def witness(key: GatewayKey) -> None:
-            await tell(key.name, set_members(key))
-
-        async with audited(self._audit, call, "key.create") as tell:
-            key, secret = await self._book.managed.create(body, self._book.is_file_key, witness)
+        key, secret = await self._changes.create(call, read_body(call.body))
         location = f"/admin/keys/{key.name}".encode("ascii")
         return Answer(
             encode({"secret": secret, **self._key_row(key)}),
@@ -270,47 +263,20 @@ class KeyApi:
 
     async def change_key(self, call: Call) -> Answer:
         """Change limits and budgets of a managed key, and answer it as it is then."""
-        self._check_managed(call.name, "change it there")
-        body = read_body(call.body)
-        before: list[GatewayKey] = []
-
-        def change(key: GatewayKey) -> GatewayKey:
-            before.append(key)
-            return changed(key, body)
-
-        async def witness(key: GatewayKey) -> None:
-            await tell(key.name, differences(before[0], key))
-
-        async with audited(self._audit, call, "key.change") as tell:
-            key = await self._book.managed.change(call.name, change, witness)
+        # Before the body is read: no body would do.
+        self._changes.check_managed(call.name, TO_CHANGE)
+        key = await self._changes.change(call, call.name, read_body(call.body))
         return Answer(encode(self._key_row(key)))
 
     async def rotate_key(self, call: Call) -> Answer:
         """Give a managed key a new secret; it is in this answer and nowhere else."""
-        self._check_managed(call.name, "add another key there, and take this one out later")
-        grace_s = read_grace(read_body(call.body))
-
-        async def witness(key: GatewayKey) -> None:
-            await tell(key.name, {"grace_s": grace_s})
-
-        async with audited(self._audit, call, "key.rotate") as tell:
-            key, secret = await self._book.managed.rotate(call.name, grace_s, witness)
+        self._changes.check_managed(call.name, TO_ROTATE)
+        key, secret = await self._changes.rotate(call, call.name, read_body(call.body))
         return Answer(encode({"secret": secret, **self._key_row(key)}))
-
-    def _check_managed(self, name: str, remedy: str) -> None:
-        """Refuse what is the config file's."""
-        if self._book.is_file_key(name) and self._book.managed.get(name) is None:
-            raise GatewayError("conflict", f'"{name}" stands in the config file; {remedy}')
 
     async def delete_key(self, call: Call) -> Answer:
         """Take a managed key away."""
-        self._check_managed(call.name, "take it out there")
-
-        async def witness(key: GatewayKey) -> None:
-            await tell(key.name, {})
-
-        async with audited(self._audit, call, "key.delete") as tell:
-            key = await self._book.managed.delete(call.name, witness)
+        key = await self._changes.delete(call, call.name)
         return Answer(encode({"name": key.name, "deleted": True}))
 
     def _key_row(self, key: GatewayKey) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from omnigate.config import key_values, values
@@ -88,6 +88,18 @@ _ROTATION: Final[Mapping[str, Field]] = {
 }
 
 
+class BadMembersError(GatewayError):
+    """Members that cannot be; ``invalid_request``, with ``param`` the first of them.
+
+    :ivar faults: each member that is at fault, and what is wrong with it.
+    """
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        self.faults = tuple(faults[:MAX_SHOWN])
+        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in self.faults)
+        super().__init__("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
+
+
 def read_members(
     value: object,
     fields: Mapping[str, Field],
@@ -95,7 +107,8 @@ def read_members(
 ) -> dict[str, Any]:
     """Judge the members of one JSON object and return them by attribute name.
 
-    :raises GatewayError: ``invalid_request`` with every fault, and ``param`` the first of them.
+    :raises GatewayError: ``invalid_request``; where members are at fault, :class:`BadMembersError`
+        with all of them.
     """
     if not isinstance(value, dict):
         raise GatewayError("invalid_request", "the body must be one JSON object")
@@ -115,9 +128,7 @@ def read_members(
     if not faults:
         faults.extend(budget_disagreements(value))
     if faults:
-        told = faults[:MAX_SHOWN]
-        shown = "; ".join(f"{values.quoted(member)}: {fault}" for member, fault in told)
-        raise GatewayError("invalid_request", shown, param=faults[0][0][: values.MAX_NAME_CHARS])
+        raise BadMembersError(faults)
     return read
 
 

@@ -74,19 +74,27 @@ class KeyStore(CredentialStore[GatewayKey]):
         return await self._create(members["name"], make, witness, taken)
 
     async def rotate(
-        self, name: str, grace_s: int, witness: Witness[GatewayKey] = unwitnessed
+        self,
+        name: str,
+        grace_s: int,
+        witness: Witness[GatewayKey] = unwitnessed,
+        check: Callable[[GatewayKey], None] = lambda key: None,
     ) -> tuple[GatewayKey, str]:
         """Give a key a new secret; the one before it works on for the grace.
 
         :param grace_s: in seconds; with 0 no older secret works any more.
+        :param check: given the key as it is, before anything; what it raises is raised.
         :return: the key, and its new secret, which nobody can read again.
         :raises GatewayError: ``not_found``, ``conflict`` (see
             :func:`~omnigate.control.gateway_key.rotated`), what ``witness`` raises, or
             ``storage_unavailable``, with nothing changed.
         """
-        return await self._rotate(
-            name, lambda key, sha256, now_ms: rotated(key, sha256, now_ms, grace_s), witness
-        )
+
+        def rotate(key: GatewayKey, sha256: str, now_ms: int) -> GatewayKey:
+            check(key)
+            return rotated(key, sha256, now_ms, grace_s)
+
+        return await self._rotate(name, rotate, witness)
 
 
 def made_keys(
