@@ -6,7 +6,7 @@ Amounts of money are exact decimal numbers of US dollars.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -33,6 +33,8 @@ from omnigate.errors import GatewayError
 from omnigate.events import MAX_ID_CHARS
 from omnigate.ledger.books import RECENT_EVENTS
 from omnigate.ledger.totals import GROUPINGS, NamedSums
+
+Found = TypeVar("Found")
 
 #: Two screens; whoever wants more says so, up to all that is kept.
 DEFAULT_REQUESTS: Final = 100
@@ -209,7 +211,7 @@ class UsageApi:
                 "invalid_request", f"by must be one of {', '.join(GROUPINGS)}", param="by"
             )
         try:
-            sums = await self._gathered(by, since, until)
+            sums = await in_steps(self._ledger.gather(by, since, until), self._pause)
         except ValueError as error:
             raise GatewayError("invalid_request", str(error)) from None
         if since is not None and until is not None and since > until:
@@ -217,27 +219,9 @@ class UsageApi:
         report = UsageReport(by, self._pause)
         await report.take(sums, self._book.names_by_hash() if by == "key" else {})
         if "text/csv" in call.accept.lower():
-            disposition = f'attachment; filename="omnigate-usage-by-{by}.csv"'.encode("ascii")
-            return Answer(
-                await report.csv(),
-                b"text/csv; charset=utf-8; header=present",
-                headers=((b"content-disposition", disposition),),
-            )
+            return await csv_answer(report, f"omnigate-usage-by-{by}.csv")
         since_whole = self._ledger.by_key_since if by == "key" else None
         return Answer(await report.json(since=since, until=until, by_key_since=since_whole))
-
-    async def _gathered(self, by: str, since: str | None, until: str | None) -> list[NamedSums]:
-        """Have the ledger sum up, with pauses.
-
-        :raises ValueError: a day is none.
-        """
-        steps = self._ledger.gather(by, since, until)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return cast(list[NamedSums], end.value)
-            await self._pause()
 
     async def requests(self, call: Call) -> Answer:
         """Answer a page of the newest events, newest first, and where the next one begins."""
@@ -267,3 +251,28 @@ class UsageApi:
             for row in self._reports.rows()
         ]
         return Answer(encode({"since": time(self._reports.since_ms), "refusals": found}))
+
+
+async def in_steps(
+    steps: Generator[None, None, Found], pause: Callable[[], Awaitable[None]]
+) -> Found:
+    """Take all steps, with pauses between them, and return what comes out.
+
+    :param pause: lets the reactor do something else.
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Found, end.value)
+        await pause()
+
+
+async def csv_answer(report: UsageReport, filename: str) -> Answer:
+    """Answer a report as a file of CSV."""
+    disposition = f'attachment; filename="{filename}"'.encode("ascii")
+    return Answer(
+        await report.csv(),
+        b"text/csv; charset=utf-8; header=present",
+        headers=((b"content-disposition", disposition),),
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -36,8 +38,12 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @attrs.define
-class _Row:
-    """One row: what it is for, with the name of a key that there still is, and its sums."""
+class UsageRow:
+    """One row: what it is for, with the name of a key that there still is, and its sums.
+
+    :ivar key: the name of a key; None of one that is gone, and of what is no key.
+    :ivar name: the key's hash (of several, one), the model, the upstream or the day.
+    """
 
     key: str | None
     name: str | None
@@ -62,12 +68,13 @@ class UsageReport:
 
     :param by: what the sums are for: ``key``, ``model``, ``upstream`` or ``day``.
     :param pause: lets the reactor do something else in between.
+    :ivar rows: what was taken: keys in the order of their names, all else as it came.
     """
 
     def __init__(self, by: str, pause: Callable[[], Awaitable[None]]) -> None:
+        self.rows: list[UsageRow] = []
         self._by = by
         self._pause = pause
-        self._rows: list[_Row] = []
 
     async def take(self, sums: Sequence[NamedSums], names: Mapping[str, str]) -> None:
         """Take the sums; the hashes of one key are added up under its name.
@@ -76,36 +83,52 @@ class UsageReport:
         :param names: the names of keys by their hashes. Keys that are gone have none; they stand
             last, in the order of their hashes.
         """
-        known: dict[str, _Row] = {}
-        others: list[_Row] = []
+        known: dict[str, UsageRow] = {}
+        others: list[UsageRow] = []
         async for slice_ in self._slices(sums):
             for named in slice_:
                 key = names.get(named.name or "") if self._by == "key" else None
                 if key is None:
-                    others.append(_Row(None, named.name, named.sums))
+                    others.append(UsageRow(None, named.name, named.sums))
                 elif key in known:
                     known[key].sums.add(named.sums)
                 else:
-                    known[key] = _Row(key, named.name, named.sums)
-        self._rows = [*(known[key] for key in sorted(known)), *others]
+                    known[key] = UsageRow(key, named.name, named.sums)
+        self.rows = [*(known[key] for key in sorted(known)), *others]
+
+    async def order_by_cost(self) -> None:
+        """Put the dearest first; what cost the same stays as it was."""
+        runs = [sorted(rows, key=_dearest) async for rows in self._slices(self.rows)]
+        merged = merge(*runs, key=_dearest)
+        ordered: list[UsageRow] = []
+        while rows := list(islice(merged, ROWS_AT_ONCE)):
+            ordered += rows
+            await self._pause()
+        self.rows = ordered
+
+    async def total(self) -> Sums:
+        """Add all rows up."""
+        total = Sums()
+        async for rows in self._slices(self.rows):
+            for row in rows:
+                total.add(row.sums)
+        return total
 
     async def json(self, **members: Any) -> bytes:
         """Write the answer as JSON.
 
         :param members: what else the answer says of itself.
         """
-        total = Sums()
         pieces: list[bytes] = []
-        async for rows in self._slices(self._rows):
-            for row in rows:
-                total.add(row.sums)
+        async for rows in self._slices(self.rows):
             pieces.append(_encode([self._object(row) for row in rows])[1:-1])
         # Put together once: encoding megabytes once more would take as long as all rows.
         head = _encode({"by": self._by, **members})[:-1]
-        tail = _encode({"total": _members(total), "price_table_date": PRICES_DATE})[1:]
+        total = _members(await self.total())
+        tail = _encode({"total": total, "price_table_date": PRICES_DATE})[1:]
         return b"".join([head, b',"rows":[', b",".join(pieces), b"],", tail])
 
-    def _object(self, row: _Row) -> _KeyRow | dict[str, Any]:
+    def _object(self, row: UsageRow) -> _KeyRow | dict[str, Any]:
         if self._by == "key":
             return _KeyRow(row.key, row.name, *_counts(row.sums), _cost(row.sums))
         return {self._by: row.name, **_members(row.sums)}
@@ -117,11 +140,11 @@ class UsageReport:
         """
         by_key = self._by == "key"
         pieces = [_lines([(self._by, *(("key_sha256",) if by_key else ()), *_COUNTS, "cost_usd")])]
-        async for rows in self._slices(self._rows):
+        async for rows in self._slices(self.rows):
             pieces.append(_lines(self._cells(row) for row in rows))
         return b"".join(pieces)
 
-    def _cells(self, row: _Row) -> list[object]:
+    def _cells(self, row: UsageRow) -> list[object]:
         names = (row.key, row.name) if self._by == "key" else (row.name,)
         cells: list[object] = [for_spreadsheets(name or "") for name in names]
         return [*cells, *_counts(row.sums), usd(row.sums.cost_nano)]
@@ -132,6 +155,10 @@ class UsageReport:
             if start:
                 await self._pause()
             yield rows[start : start + ROWS_AT_ONCE]
+
+
+def _dearest(row: UsageRow) -> int:
+    return -row.sums.cost_nano
 
 
 def _counts(sums: Sums) -> tuple[int, int, int, int, int]:

@@ -10,7 +10,7 @@ have.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from twisted.python.failure import Failure
 from omnigate.events import UsageEvent
 from omnigate.ledger.books import RECENT_EVENTS, Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
+from omnigate.ledger.day_costs import DayCosts
 from omnigate.ledger.family import Family
 from omnigate.ledger.loading import Loaded
 from omnigate.ledger.recording import (
@@ -411,6 +412,20 @@ class Ledger:
         :raises ValueError: ``by`` is no grouping, or a day is none.
         """
         return self._ready_books().totals.gather(by, since, until)
+
+    def costs_by_day(
+        self,
+        by: str,
+        groups: Sequence[Collection[str | None]],
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Generator[None, None, list[DayCosts]]:
+        """Find what each day cost, in steps; see :meth:`Totals.costs_by_day`.
+
+        :raises LedgerNotReady: it is not loaded.
+        :raises ValueError: ``by`` is no grouping, or a day is none.
+        """
+        return self._ready_books().totals.costs_by_day(by, groups, since, until)
 
     @property
     def by_key_since(self) -> str | None:

@@ -19,7 +19,15 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import date, timedelta
 from heapq import merge
 from itertools import chain
@@ -27,6 +35,7 @@ from typing import cast
 
 import attrs
 
+from omnigate.ledger.day_costs import DayCosts, costs_of_days
 from omnigate.ledger.kept_days import KeptDays
 from omnigate.ledger.period_parts import PeriodParts, find_parts
 from omnigate.ledger.tables import (
@@ -315,13 +324,34 @@ class Totals:
 
         :raises ValueError: ``by`` is no grouping, or a day is none.
         """
-        if by not in GROUPINGS:
-            raise ValueError(f'no totals by "{by}": use key, model, upstream or day')
+        _check_grouping(by)
         first, last = _day_bounds(since, until)
         if by == "key" and since is None and until is None:
             return _gather([self.lifetimes])
         days = [day for number, day in self.days.items() if first <= number <= last]
         return _gather(map(_ROWS[by], days))
+
+    def costs_by_day(
+        self,
+        by: str,
+        groups: Sequence[Collection[str | None]],
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Generator[None, None, list[DayCosts]]:
+        """Find what each day with events cost, and what of it some groups did, one day a step.
+
+        By key, a day before :attr:`by_key_since` has nothing for any group.
+
+        :param by: one of :data:`GROUPINGS`.
+        :param groups: the names that make up each group, such as the hashes of one key.
+        :return: in the order of the days.
+        :raises ValueError: ``by`` is no grouping, or a day is none.
+        """
+        _check_grouping(by)
+        first, last = _day_bounds(since, until)
+        days = [(number, self.days[number]) for number in sorted(self.days)]
+        asked = [(number, day) for number, day in days if first <= number <= last]
+        return costs_of_days(asked, _ROWS[by], groups)
 
     # -- forgetting ---------------------------------------------------------------------------
 
@@ -397,6 +427,11 @@ _ROWS: dict[str, Callable[[Day], Rows]] = {
     "upstream": lambda day: day.upstreams,
     "day": lambda day: {day.name: day.everything},
 }
+
+
+def _check_grouping(by: str) -> None:
+    if by not in GROUPINGS:
+        raise ValueError(f'no totals by "{by}": use key, model, upstream or day')
 
 
 def _gather(tables: Iterable[Rows]) -> Generator[None, None, list[NamedSums]]:
