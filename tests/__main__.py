@@ -27,7 +27,7 @@ HERE: Final = Path(__file__).parent
 MOST_JOBS: Final = 4
 
 #: Those that take longest by far, so that they do not begin when all others have ended.
-FIRST: Final = ("tests.crash", "tests.simulation", "tests.ledger", "tests.planes")
+FIRST: Final = ("tests.crash", "tests.simulation", "tests.browser", "tests.ledger", "tests.planes")
 
 #: Where trial puts what tests write, with one folder below it for each part. Not where it puts that
 #: by itself, since a trial alone would find a folder there that it has not made, and end.

@@ -1,0 +1,45 @@
+"""Every page of the dashboard, in one list: whatever holds for all pages is held for these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from omnigate.control.auth import PEOPLE, STRANGERS
+from omnigate.control.routes import Endpoint, audience_of
+
+
+@attrs.frozen
+class Place:
+    """One page as somebody sees it.
+
+    :ivar path: what is opened.
+    :ivar signed_in: whether one has to be.
+    """
+
+    path: str
+    signed_in: bool = True
+
+
+#: One with each filter that changes how a page looks, and one of each kind with a name in its path.
+PLACES: Final = (
+    Place("/sign-in", signed_in=False),
+    Place("/"),
+)
+
+
+def pages_of(endpoints: Iterable[Endpoint]) -> set[str]:
+    """Return the paths of pages that there are, but for those with a name in them.
+
+    What is asked by scripts, and files, are no pages.
+    """
+    return {
+        endpoint.pattern
+        for endpoint in endpoints
+        if endpoint.method == "GET"
+        and "{" not in endpoint.pattern
+        and audience_of(endpoint.pattern) in (PEOPLE, STRANGERS)
+        and not endpoint.pattern.startswith(("/live/", "/assets/"))
+    }

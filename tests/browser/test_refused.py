@@ -1,0 +1,94 @@
+"""Who may not come in, and who may look only: what a browser is shown, and what it cannot do."""
+
+from __future__ import annotations
+
+import time
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.dashboard.door import PLAIN_COOKIE
+from omnigate.control.sessions import MAX_IDLE_MS, SessionKeys
+from tests.browser.dashboards import dashboard
+from tests.browser.seeding import READER
+from tests.browser.visit import Visit
+from tests.process.daemons import ADMIN_TOKEN
+
+#: Sends a form as another page of the same browser could; answers with the status.
+_SEND = """async ([path, fields]) => {
+  const answer = await fetch(path, {
+    method: 'POST', body: new URLSearchParams(fields), redirect: 'manual'
+  });
+  return answer.status;
+}"""
+
+
+class StrangerTests(SynchronousTestCase):
+    """Nobody in particular."""
+
+    def visit(self) -> Visit:
+        """Begin a visit that ends with the test, and has nothing to complain of."""
+        visit = Visit(dashboard())
+        self.addCleanup(visit.__exit__, None, None, None)
+        return visit
+
+    def test_wrong_token(self) -> None:
+        """It is said on the same form, and a right one then leads on to where they wanted to go."""
+        visit = self.visit()
+        visit.expected.add(401)
+        visit.page.goto("/")
+        self.assertTrue(visit.page.url.startswith(f"{visit.origin}/sign-in"), visit.page.url)
+        visit.page.get_by_label("token").fill("not the token")
+        visit.page.get_by_role("button", name="Sign in").click()
+        visit.page.get_by_role("alert").wait_for()
+        visit.page.get_by_label("token").fill(ADMIN_TOKEN)
+        visit.page.get_by_role("button", name="Sign in").click()
+        visit.page.wait_for_url(f"{visit.origin}/")
+
+    def test_session_that_is_over(self) -> None:
+        """One that was idle for too long, or that somebody made up, is asked to sign in again."""
+        visit = self.visit()
+        keys = SessionKeys(ADMIN_TOKEN)
+        now_ms = int(time.time() * 1000)
+        for cookie in (
+            keys.seal(keys.begin("", now_ms - MAX_IDLE_MS)),
+            SessionKeys("a guess").seal(keys.begin("", now_ms)),
+        ):
+            visit.give_cookie(PLAIN_COOKIE, cookie)
+            visit.page.goto("/")
+            self.assertEqual(visit.page.url, f"{visit.origin}/sign-in")
+        # This is how one is made that is good.
+        visit.give_cookie(PLAIN_COOKIE, keys.seal(keys.begin("", now_ms)))
+        visit.open("/")
+        self.assertEqual(visit.page.url, f"{visit.origin}/")
+
+    def test_signing_out(self) -> None:
+        """After it no page is shown, not even by the button that leads back."""
+        visit = self.visit()
+        visit.sign_in()
+        visit.page.get_by_role("button", name="Sign out").click()
+        visit.page.wait_for_url(f"{visit.origin}/sign-in")
+        visit.page.go_back()
+        self.assertTrue(visit.page.url.startswith(f"{visit.origin}/sign-in"), visit.page.url)
+
+    def test_form_without_its_token(self) -> None:
+        """A form that was not made for this session changes nothing."""
+        visit = self.visit()
+        visit.expected.add(403)
+        visit.sign_in()
+        for fields in ({}, {"form_token": "0" * 64}):
+            self.assertEqual(visit.evaluate(_SEND, ["/sign-out", fields]), 403)
+        visit.open("/")
+        self.assertEqual(visit.page.url, f"{visit.origin}/")
+
+
+class ReaderTests(SynchronousTestCase):
+    """Somebody whose admin key may look only."""
+
+    def setUp(self) -> None:
+        self.visit = Visit(dashboard())
+        self.addCleanup(self.visit.__exit__, None, None, None)
+        self.visit.sign_in(dashboard().secrets[READER])
+
+    def test_who_they_are(self) -> None:
+        """Each page says so."""
+        self.assertIn(READER, self.visit.page.locator("header").inner_text())
