@@ -30,6 +30,7 @@ from omnigate.control.counters_api import CountersApi
 from omnigate.control.dashboard.alerts import alerts_of
 from omnigate.control.dashboard.dashboard import Dashboard
 from omnigate.control.dashboard.entrance import Entrance
+from omnigate.control.dashboard.live import Live
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.guard import Crashed, Guard, Store
 from omnigate.control.health import Health
@@ -116,6 +117,7 @@ class Generation:
     ledger: Ledger
     watch: BudgetWatch
     snapshots: Snapshots
+    live: Live
     stores: tuple[Store, ...]
     writers: tuple[IWriter, ...]
     endpoints: tuple[Endpoint, ...]
@@ -212,6 +214,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.pause,
     )
+    live = Live(lasting.clock)
     sources = Sources(
         book,
         watch,
@@ -225,6 +228,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.clock,
         lasting.now_ms,
         lasting.pause,
+        live,
     )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys
@@ -243,13 +247,15 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         ledger,
         watch,
         snapshots,
-        stores=(audit, history, keys, admin_keys, ledger),
+        live,
+        stores=(audit, history, keys, admin_keys, ledger, live),
         writers=writers,
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
             *OwnUsage(book, watch).endpoints(),
             *admin.endpoints(),
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
+            *live.endpoints(),
         ),
         crashed=crashed,
     )

@@ -12,6 +12,7 @@ from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
+from omnigate.control.dashboard.live import Live
 from omnigate.control.keys import KeyBook
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
@@ -24,6 +25,7 @@ class Sources:
 
     :ivar now_ms: milliseconds since 1970.
     :ivar pause: lets the reactor do something else.
+    :ivar live: where parts of pages are registered that come up by themselves.
     """
 
     book: KeyBook
@@ -38,3 +40,4 @@ class Sources:
     clock: IReactorTime
     now_ms: Callable[[], int]
     pause: Callable[[], Awaitable[None]]
+    live: Live
