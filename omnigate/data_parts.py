@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +31,7 @@ from omnigate.gateway.count_reports import CountReports
 from omnigate.gateway.delivery import Delivery
 from omnigate.gateway.own_usage import OwnUsage
 from omnigate.gateway.plane import DataPlane
-from omnigate.gateway.plane_figures import PlaneFigures
+from omnigate.gateway.plane_figures import Identity, PlaneFigures
 from omnigate.gateway.service import DataParts, DataService
 from omnigate.gateway.settle import Books
 from omnigate.gateway.shared_uses import SharedUses
@@ -105,7 +106,12 @@ def data_service(
         ending,
         lambda error: listen_fault(settings.listen, LISTEN, error),
     )
-    reports.figures = PlaneFigures(parts, service.factory)
+    identity = Identity(
+        socket.gethostname(),
+        lambda: service.listener.address,
+        -1 if shared is None else shared.index,
+    )
+    reports.figures = PlaneFigures(parts, service.factory, identity)
     parts.pull = ConfigPull(
         lambda: client.get("/internal/config"),
         reactor,

@@ -11,7 +11,9 @@ from typing import Annotated, Final
 import msgspec
 
 from omnigate.control.internal_api import read_body
+from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
+from omnigate.control.plane_states import About
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
@@ -47,6 +49,8 @@ class _Counters(msgspec.Struct):
     # Names of families, and rows of labels and by how much each has grown.
     counts: list[tuple[str, list[tuple[list[str], float]]]] = []
     upstreams: dict[str, int] = {}
+    # Who it is and how it fares; older ones do not say.
+    about: About | None = None
 
 
 _counters = msgspec.json.Decoder(_Counters)
@@ -62,11 +66,13 @@ class CountersApi:
         self,
         reports: Reports,
         metrics: ControlMetrics,
+        lately: Lately,
         now: Callable[[], float],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._reports = reports
         self._metrics = metrics
+        self._lately = lately
         self._now = now
         self._pause = pause
 
@@ -91,9 +97,17 @@ class CountersApi:
         now = self._now()
         if counters.leaving:
             self._reports.leave(counters.reporter)
+            self._lately.planes.leave(counters.reporter)
         elif counters.gauges:
             self._reports.report_figures(
                 counters.gauges, now, counters.reporter, counters.upstreams
+            )
+            self._lately.planes.told(
+                counters.reporter,
+                counters.gauges,
+                counters.upstreams,
+                counters.about,
+                int(now * 1000),
             )
         # Noted before the first pause, since the same report may come again meanwhile.
         if self._reports.is_new(counters.reporter, counters.number):
@@ -105,12 +119,14 @@ class CountersApi:
         for number, row in enumerate(counters.refusals, 1):
             self._reports.refused(row.key, row.code, row.count, now_ms)
             self._metrics.refused(row.code, row.count)
+            self._lately.refused(row.count, now_ms)
             if number % ROWS_A_TURN == 0:
                 await self._pause()
         number = 0
         for name, rows in counters.counts:
             for labels, growth in rows:
                 self._metrics.counted(name, labels, growth)
+                self._lately.counted(name, labels, growth, now_ms)
                 number += 1
                 if number % ROWS_A_TURN == 0:
                     await self._pause()

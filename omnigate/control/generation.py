@@ -36,6 +36,7 @@ from omnigate.control.guard import Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
+from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi
@@ -75,6 +76,7 @@ class Lasting:
     :ivar metrics_writer: a thread that writes the text of metrics.
     :ivar entrance: what of the dashboard needs no store.
     :ivar pause: lets the reactor do something else.
+    :ivar lately: what happened since the process began, for people to look at.
     """
 
     ledger_path: str
@@ -94,6 +96,9 @@ class Lasting:
     metrics_writer: IWriter
     entrance: Entrance
     pause: Callable[[], Awaitable[None]]
+    lately: Lately = attrs.field(
+        default=attrs.Factory(lambda self: Lately(self.now_ms()), takes_self=True)
+    )
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970."""
@@ -164,6 +169,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     def recorded(event: UsageEvent, cost_nano: int) -> None:
         watch.touch(event, cost_nano)
         metrics.recorded(event, cost_nano)
+        lasting.lately.recorded(event, cost_nano, config_file.config, lasting.now_ms())
 
     audit = AuditLog(
         lasting.audit_path,
@@ -229,6 +235,8 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.pause,
         live,
+        lately=lasting.lately,
+        snapshots=snapshots,
     )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys
@@ -284,7 +292,9 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
         (
             *Health(unready, lambda: bool(lasting.config_file.faults)).endpoints(),
             *MetricsApi(metrics, lasting.metrics_writer).endpoints(),
-            *CountersApi(lasting.reports, metrics, lasting.wall, lasting.pause).endpoints(),
+            *CountersApi(
+                lasting.reports, metrics, lasting.lately, lasting.wall, lasting.pause
+            ).endpoints(),
             *openapi.endpoints(),
             *lasting.entrance.front.endpoints(),
         ),

@@ -80,7 +80,11 @@ WRITE_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1
 
 
 class ControlMetrics:
-    """What the control plane counts, and its text for a scrape."""
+    """What the control plane counts, and its text for a scrape.
+
+    :ivar certificate: what its port serves TLS with, where that can be renewed.
+    :ivar lag: how long its reactor was held; ``None`` before it is watched.
+    """
 
     def __init__(self) -> None:
         # What is shown, in the order of a scrape, by the name of the (first) family.
@@ -90,6 +94,8 @@ class ControlMetrics:
         self._upstreams = LabelNames()
         self._token_rows: dict[str, tuple[Labels, ...]] = {}
         self._ledger_load_seconds: float | None = None
+        self.certificate: Certificate | None = None
+        self.lag: ReactorLag | None = None
         self._writes = [0] * (len(WRITE_BUCKETS) + 1)
         self._write_seconds = 0.0
         self._planes = PlaneTotals(self._routes.label, self._upstreams.label)
@@ -211,6 +217,7 @@ class ControlMetrics:
         now: Callable[[], float],
     ) -> None:
         """Show what the parts of the plane count themselves that last as long as the process."""
+        self.lag = lag
         self.watch(
             "omnigate_config_reloads_total",
             "Times the config file was read and good, the start included.",
@@ -309,6 +316,7 @@ class ControlMetrics:
 
         :param certificate: None where its port has no TLS that can be renewed.
         """
+        self.certificate = certificate
         self.watch(
             "omnigate_certificate_expiry_timestamp_seconds",
             "Until when the control plane's certificate is valid.",

@@ -141,7 +141,7 @@ class Reports:
         if len(self._told) >= MAX_REPORTERS:
             self.leave(next(iter(self._told)))
         states = dict(islice((upstreams or {}).items(), MAX_UPSTREAMS))
-        self._told[reporter] = _Told(dict(_acceptable(figures.items())), states, now)
+        self._told[reporter] = _Told(dict(acceptable(figures.items())), states, now)
         for state in states.items():
             self._states[state] += 1
 
@@ -205,8 +205,8 @@ def counted_code(code: str) -> str:
     return code if code in ERRORS or code == CLIENT_GONE else OTHER_CODE
 
 
-def _acceptable(figures: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Return the figures that can be shown, as many as there may be."""
+def acceptable(figures: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return those of some figures that can be shown, as many as there may be."""
     return [
         (name, value) for name, value in figures if _FIGURE.fullmatch(name) and math.isfinite(value)
     ][:MAX_FIGURES]

@@ -86,6 +86,11 @@ class Snapshots:
         self._made: _Made | None = None
         self._revision = 0
 
+    @property
+    def version(self) -> str:
+        """The version of the newest snapshot there is; empty before the first."""
+        return "" if self._made is None else self._made.encoded.version
+
     async def current(self) -> Encoded:
         """Return the snapshot as of now.
 

@@ -54,6 +54,10 @@ class Figures:
         """The states of upstreams that are not healthy now."""
         return {}
 
+    def about(self) -> Mapping[str, object]:
+        """Who this process is, and what it knows that is no figure; with the figures."""
+        return {}
+
     def counts(self) -> Iterable[Part]:
         """Counters and histograms since the start, a few hundred rows at a time."""
         return ()
@@ -114,6 +118,7 @@ class CountReports:
             self._pass = self._changes.since(self.figures.counts())
         gauges = self.figures.gauges() if due and not stopping else {}
         upstreams = self.figures.upstreams() if gauges else {}
+        about = self.figures.about() if gauges else {}
         while True:
             again = self._unanswered is not None
             if not again:
@@ -123,11 +128,12 @@ class CountReports:
             leaving = stopping and not left and (self._known or report is not None)
             if report is None and not gauges and not leaving:
                 break
-            if not await self._tell(_encode(self._reporter, report, gauges, upstreams, leaving)):
+            body = _encode(self._reporter, report, gauges, upstreams, about, leaving)
+            if not await self._tell(body):
                 return
             self._unanswered = None
             self._known = not leaving
-            gauges, upstreams = {}, {}
+            gauges, upstreams, about = {}, {}, {}
             # Refusals that came meanwhile can wait for the next flush, or this might have no end.
             if not (again or stopping or self._pass is not None):
                 break
@@ -179,6 +185,7 @@ def _encode(
     report: _Report | None,
     gauges: Mapping[str, float],
     upstreams: Mapping[str, int],
+    about: Mapping[str, object],
     leaving: bool,
 ) -> bytes:
     """Write a report; what there is nothing of is left out, but for what has always been there."""
@@ -192,6 +199,8 @@ def _encode(
             message["counts"] = msgspec.Raw(b"[%b]" % b",".join(report.counts))
     if upstreams:
         message["upstreams"] = upstreams
+    if about:
+        message["about"] = about
     if leaving:
         message["leaving"] = True
     return msgspec.json.encode(message)

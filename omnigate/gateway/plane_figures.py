@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 import omnigate
 import twisted
@@ -35,14 +38,35 @@ _TOKEN_KINDS: Final = (
 )
 
 
+#: Targets that fail of which the control plane is told by name: 60 KB of the longest names.
+MAX_RESTING_TOLD: Final = 100
+
+
+@attrs.frozen
+class Identity:
+    """Which process of which data plane this is.
+
+    :ivar address: where it listens, once it does.
+    :ivar worker: which of several workers; -1 where there are none.
+    """
+
+    host: str
+    address: Callable[[], str]
+    worker: int
+
+
 class PlaneFigures(Figures):
     """The figures of one data plane.
 
     :param clients: where its clients' connections are.
+    :param identity: for the control plane; it is told of nothing but figures without.
     """
 
-    def __init__(self, parts: DataParts, clients: ClientFactory) -> None:
+    def __init__(
+        self, parts: DataParts, clients: ClientFactory, identity: Identity | None = None
+    ) -> None:
         self._parts = parts
+        self._identity = identity
         self._clients = clients
         # How many requests had ended when the control plane was told last.
         self._told = 0
@@ -77,6 +101,36 @@ class PlaneFigures(Figures):
         """The states of upstreams that are not healthy now."""
         plane = self._parts.plane
         return {} if plane.tables is None else plane.troubles.states(plane.tables)
+
+    def about(self) -> Mapping[str, object]:
+        """Who this is, its config, how long usage has waited, which targets fail.
+
+        The members of :class:`omnigate.control.plane_states.About`.
+        """
+        identity = self._identity
+        if identity is None:
+            return {}
+        plane, pull = self._parts.plane, self._parts.pull
+        tables, now = plane.tables, plane.clock.seconds()
+        polled = None if pull is None else pull.polled_at
+        upstreams = {} if tables is None else tables.upstreams
+        return {
+            "host": identity.host,
+            "address": identity.address(),
+            "worker": identity.worker,
+            "version": omnigate.__version__,
+            "config": "" if tables is None else tables.version,
+            "config_at": plane.installed_at or 0.0,
+            "polled_ago": -1.0 if polled is None else round(now - polled, 3),
+            "spool_since": self._parts.spool.oldest_ms / 1000,
+            "missing": [name for name, found in upstreams.items() if found.missing is not None],
+            "resting": [
+                (upstream, model, round(rest.until - now, 3), round(now - rest.since, 3))
+                for (upstream, model), rest in islice(
+                    plane.troubles.rests.items(), MAX_RESTING_TOLD
+                )
+            ],
+        }
 
     def counts(self) -> Iterator[Part]:
         """Counts since the start, under the names that they have here.

@@ -101,6 +101,12 @@ class SpoolInUseError(OSError):
     """Another process has this spool; two of them would take each other's events away."""
 
 
+class _Timed(msgspec.Struct):
+    """When the request of an event ended."""
+
+    ts_ms: int = 0
+
+
 class _Identified(msgspec.Struct):
     """What must at least be in a line, to tell an event from damage."""
 
@@ -108,6 +114,7 @@ class _Identified(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Identified).decode
+_decode_time = msgspec.json.Decoder(_Timed).decode
 
 
 class Spool:
@@ -162,6 +169,16 @@ class Spool:
     def count(self) -> int:
         """Events that wait."""
         return len(self._queue)
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the request of the first event that waits ended, since 1970; 0 where none does."""
+        if not self._queue:
+            return 0
+        try:
+            return max(0, _decode_time(self._queue[0]).ts_ms)
+        except msgspec.DecodeError:
+            return 0
 
     @property
     def rewriting(self) -> bool:

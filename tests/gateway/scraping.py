@@ -8,7 +8,7 @@ import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
 from omnigate.gateway.metrics import DataMetrics, OneProcess
-from omnigate.gateway.plane_figures import PlaneFigures
+from omnigate.gateway.plane_figures import Identity, PlaneFigures
 from omnigate.metric_text import exposition
 from tests.planes.memory import MemoryDataPlane
 
@@ -25,6 +25,7 @@ class Figures:
     put_aside: int = 0
     polled_at: float | None = None
     expires_at: float = 2e9
+    oldest_ms: int = 0
 
 
 @attrs.define
@@ -40,9 +41,11 @@ class Parts:
     certificate: Figures | None = None
 
 
-def figures_of(memory: MemoryDataPlane, parts: Parts | None = None) -> PlaneFigures:
+def figures_of(
+    memory: MemoryDataPlane, parts: Parts | None = None, identity: Identity | None = None
+) -> PlaneFigures:
     """The figures of a plane in memory; what it lacks stands at 0."""
-    return PlaneFigures(cast(Any, parts or Parts(memory.plane)), memory.factory)
+    return PlaneFigures(cast(Any, parts or Parts(memory.plane)), memory.factory, identity)
 
 
 def metrics_of(memory: MemoryDataPlane) -> DataMetrics:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, fail, succeed
@@ -14,6 +15,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.counters_api import MAX_COUNTERS_BYTES
+from omnigate.control.plane_states import MAX_RESTING, About
 from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports
 from omnigate.gateway import figures
@@ -25,6 +27,8 @@ from omnigate.gateway.count_reports import (
     CountReports,
     Figures,
 )
+from omnigate.gateway.plane_figures import MAX_RESTING_TOLD, Identity
+from omnigate.gateway.trouble import Rest
 from omnigate.metric_families import ROWS_AT_A_TIME, Part, parts_of
 from tests.gateway.scraping import Figures as Zeros
 from tests.gateway.scraping import Parts, figures_of
@@ -40,6 +44,7 @@ class Told(Figures):
     def __init__(self) -> None:
         self.shown: dict[str, float] = {}
         self.states: dict[str, int] = {}
+        self.who: dict[str, object] = {}
         self.attempts: Counts = {}
 
     def gauges(self) -> dict[str, float]:
@@ -47,6 +52,9 @@ class Told(Figures):
 
     def upstreams(self) -> dict[str, int]:
         return self.states
+
+    def about(self) -> dict[str, object]:
+        return self.who
 
     def counts(self) -> Iterator[Part]:
         yield from parts_of(figures.ATTEMPTS, list(self.attempts.items()))
@@ -330,6 +338,17 @@ class StateTests(ReportCase):
         self.send()
         self.assertEqual({"a": 0, "b": 0}, self.control.reports.upstream_states(["a", "b"], 0))
 
+    def test_who_it_is(self) -> None:
+        """It goes with the figures, and only with them."""
+        self.told.who = {"host": "gw-1"}
+        self.reports.refusal("app", "not_found")
+        self.send()
+        self.assertNotIn("about", self.control.messages[-1])
+        self.told.shown = {"spool_events": 0}
+        self.later()
+        self.send()
+        self.assertEqual({"host": "gw-1"}, self.control.messages[-1]["about"])
+
 
 class PlaneTests(SynchronousTestCase):
     """What a real plane tells."""
@@ -352,3 +371,25 @@ class PlaneTests(SynchronousTestCase):
                 self.assertNotEqual(before, after, (part.family.name, labels))
                 grown = [labels for labels, value in after if value == 7]
                 self.assertNotIn("other", grown[0] if "other" not in labels else ())
+
+    def test_who_it_is(self) -> None:
+        """The control plane understands who it is, and what fails."""
+        memory = MemoryDataPlane()
+        self.addCleanup(memory.plane.close)
+        parts = Parts(memory.plane, spool=Zeros(oldest_ms=1_795_982_400_000))
+        parts.pull.polled_at = memory.clock.seconds()
+        now = memory.clock.seconds()
+        for number in range(2 * MAX_RESTING_TOLD):
+            memory.plane.troubles.rests["fake", f"m{number}"] = Rest(now - 5, now + 25, False)
+        figures = figures_of(memory, parts, Identity("gw-1", lambda: "[::1]:8080", 3))
+        memory.clock.advance(1)
+        about = msgspec.convert(msgspec.json.decode(msgspec.json.encode(figures.about())), About)
+        self.assertEqual(("gw-1", "[::1]:8080", 3), (about.host, about.address, about.worker))
+        self.assertEqual((1.0, 1_795_982_400.0), (about.polled_ago, about.spool_since))
+        tables = memory.plane.tables
+        assert tables is not None
+        self.assertEqual(tables.version, about.config)
+        self.assertEqual(MAX_RESTING, len(about.resting))
+        self.assertEqual(("fake", "m0", 24.0, 6.0), about.resting[0])
+        # One that says nothing of itself tells no less than before.
+        self.assertEqual({}, figures_of(memory, parts).about())

@@ -151,6 +151,16 @@ class QueueTests(SpoolCase):
         self.assertEqual(numbers(spool.peek()), [2, 3, 4])
         self.assertEqual((spool.count, spool.bytes), (3, 3 * (len(event(0)) + 1)))
 
+    def test_since_when_they_wait(self) -> None:
+        """The first one tells; one that does not say is no reason to fail."""
+        spool = self.make()
+        self.assertEqual(0, spool.oldest_ms)
+        spool.append(b'{"id":"a","ts_ms":1795982400000}')
+        spool.append(b'{"id":"b"}')
+        self.assertEqual(1_795_982_400_000, spool.oldest_ms)
+        spool.acknowledge(1)
+        self.assertEqual(0, spool.oldest_ms)
+
     def test_in_the_file_at_once(self) -> None:
         """An event is a line in the file when append returns, for the owner's eyes only."""
         spool = self.make()

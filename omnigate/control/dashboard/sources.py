@@ -14,8 +14,10 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.dashboard.live import Live
 from omnigate.control.keys import KeyBook
+from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
+from omnigate.control.snapshots import Snapshots
 from omnigate.ledger.service import Ledger
 
 
@@ -41,3 +43,5 @@ class Sources:
     now_ms: Callable[[], int]
     pause: Callable[[], Awaitable[None]]
     live: Live
+    lately: Lately
+    snapshots: Snapshots

@@ -1,0 +1,227 @@
+"""How each target fared in the last hour, as the attempts of recorded events tell it.
+
+A target is a model at an upstream. Kept in memory, begun with the process, and bounded: only what
+the config in force names is kept, the rest is forgotten with the config that named it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import Final
+
+import attrs
+
+from omnigate.config.schema import Config
+from omnigate.control.histogram import quantile
+from omnigate.events import AttemptRecord, UsageEvent
+from omnigate.metric_families import BUCKETS
+
+#: An hour in slots of five minutes: long enough to see a bad hour, short enough to see it end.
+SLOT_MS: Final = 300_000
+SLOTS: Final = 12
+
+#: Targets of which anything is kept, those that were asked first: one takes 3 KB if it is busy.
+MAX_TARGETS: Final = 5_000
+
+#: Errors of one upstream that can be looked at; an older one is a request like any other.
+ERRORS_KEPT: Final = 20
+
+#: Our own ways to end an attempt say nothing about the target (see :class:`.AttemptRecord`).
+_NO_VERDICT: Final = frozenset(("canceled", "no_room"))
+_OK: Final = "ok"
+
+
+@attrs.frozen
+class AttemptError:
+    """One attempt that failed.
+
+    :ivar at_ms: when its request ended.
+    :ivar route: the model that the client asked for.
+    """
+
+    at_ms: int
+    request_id: str
+    route: str
+    model: str
+    outcome: str
+    status: int | None
+    duration_ms: int
+
+
+@attrs.define
+class Fared:
+    """Attempts at one target, or at several together, in some time.
+
+    :ivar durations: of those that answered, by the buckets of requests.
+    """
+
+    answered: int = 0
+    failed: int = 0
+    durations: list[int] = attrs.Factory(lambda: [0] * (len(BUCKETS) + 1))
+
+    def add(self, other: Fared) -> None:
+        """Add another one to this."""
+        self.answered += other.answered
+        self.failed += other.failed
+        for at, count in enumerate(other.durations):
+            self.durations[at] += count
+
+    @property
+    def attempts(self) -> int:
+        """How many there were."""
+        return self.answered + self.failed
+
+    @property
+    def success_share(self) -> float | None:
+        """The share that was answered; ``None`` where there were none."""
+        return self.answered / self.attempts if self.attempts else None
+
+    def seconds(self, share: float) -> float | None:
+        """Return the time that this share of the answers took at most."""
+        return quantile(self.durations, share)
+
+
+@attrs.define
+class _Record:
+    """What is kept of a target.
+
+    :ivar slots: by the number of their five minutes, the oldest first.
+    """
+
+    slots: dict[int, Fared] = attrs.Factory(dict)
+    last_error: AttemptError | None = None
+
+
+class TargetRecords:
+    """The targets of the config in force, and how they fared."""
+
+    def __init__(self) -> None:
+        self._config: Config | None = None
+        self._known: frozenset[tuple[str, str]] = frozenset()
+        self._upstreams: frozenset[str] = frozenset()
+        self._records: dict[tuple[str, str], _Record] = {}
+        self._errors: dict[str, deque[AttemptError]] = {}
+
+    def take(self, config: Config) -> None:
+        """Go on with a config: forget the targets that it does not name."""
+        if config is self._config:
+            return
+        self._config = config
+        self._known = frozenset(
+            (target.upstream, target.model) for route in config.routes for target in route.targets
+        )
+        self._upstreams = frozenset(upstream.name for upstream in config.upstreams)
+        self._records = {key: kept for key, kept in self._records.items() if key in self._known}
+        self._errors = {
+            name: kept for name, kept in self._errors.items() if name in self._upstreams
+        }
+
+    def recorded(self, event: UsageEvent, now_ms: int) -> None:
+        """Take the attempts of an event that was recorded."""
+        for attempt in event.attempts:
+            if attempt.outcome not in _NO_VERDICT:
+                self._attempted(event, attempt, min(event.ts_ms, now_ms), now_ms)
+
+    def _attempted(
+        self, event: UsageEvent, attempt: AttemptRecord, at_ms: int, now_ms: int
+    ) -> None:
+        key = (attempt.upstream, attempt.model)
+        record = self._records.get(key)
+        if record is None:
+            if key not in self._known or len(self._records) >= MAX_TARGETS:
+                return
+            record = self._records[key] = _Record()
+        fared = _slot(record, at_ms // SLOT_MS, now_ms // SLOT_MS)
+        if attempt.outcome == _OK:
+            if fared is not None:
+                fared.answered += 1
+                fared.durations[bisect_left(BUCKETS, attempt.duration_ms / 1000)] += 1
+            return
+        if fared is not None:
+            fared.failed += 1
+        error = AttemptError(
+            at_ms,
+            event.id,
+            event.route_model,
+            attempt.model,
+            attempt.outcome,
+            attempt.status,
+            attempt.duration_ms,
+        )
+        if record.last_error is None or record.last_error.at_ms <= at_ms:
+            record.last_error = error
+        self._errors.setdefault(attempt.upstream, deque(maxlen=ERRORS_KEPT)).append(error)
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def fared(self, upstream: str, model: str, now_ms: int, slots: int = SLOTS) -> Fared:
+        """Return how a target fared.
+
+        :param slots: over how many times five minutes, the one that is not over among them.
+        """
+        found = Fared()
+        self._add(found, self._records.get((upstream, model)), now_ms, slots)
+        return found
+
+    def upstreams_fared(self, now_ms: int, slots: int = SLOTS) -> dict[str, Fared]:
+        """Return how the upstreams that were asked at all fared, over all their models."""
+        found: dict[str, Fared] = {}
+        for (upstream, _), record in self._records.items():
+            self._add(found.setdefault(upstream, Fared()), record, now_ms, slots)
+        return found
+
+    def last_error(self, upstream: str, model: str) -> AttemptError | None:
+        """Return the newest error of a target."""
+        record = self._records.get((upstream, model))
+        return None if record is None else record.last_error
+
+    def errors(self, upstream: str) -> list[AttemptError]:
+        """Return the newest errors of an upstream, newest first."""
+        kept = self._errors.get(upstream, ())
+        return sorted(kept, key=lambda error: error.at_ms)[::-1]
+
+    def _add(self, found: Fared, record: _Record | None, now_ms: int, slots: int) -> None:
+        if record is not None:
+            oldest = now_ms // SLOT_MS - slots
+            for number, fared in record.slots.items():
+                if number > oldest:
+                    found.add(fared)
+
+
+def _slot(record: _Record, number: int, now: int) -> Fared | None:
+    """The slot of an attempt; ``None`` of one that was too long ago."""
+    fared = record.slots.get(number)
+    if fared is None and number > now - SLOTS:
+        for old in [old for old in record.slots if old <= now - SLOTS]:
+            del record.slots[old]
+        fared = record.slots[number] = Fared()
+    return fared
+
+
+def outcome_words(outcome: str, status: int | None = None) -> str:
+    """Return what an outcome means, for people.
+
+    :param outcome: as in :class:`.AttemptRecord`.
+    """
+    if outcome.startswith("status_"):
+        return f"status {outcome.removeprefix('status_')}"
+    words = _WORDS.get(outcome, outcome.replace("_", " "))
+    return words if status is None or status < 300 else f"{words} (status {status})"
+
+
+_WORDS: Final = {
+    "connect_error": "could not be reached",
+    "connection_lost": "the connection was lost",
+    "timeout": "no answer in time",
+    "stream_idle_timeout": "the stream fell silent",
+    "bad_framing": "an answer that is no HTTP",
+    "unknown_coding": "an answer in an unknown coding",
+    "truncated": "the answer was cut off",
+    "not_json": "an answer that is no JSON",
+    "error_envelope": "an error in place of an answer",
+    "wrong_shape": "an answer of another shape",
+    "empty_stream": "a stream without anything in it",
+    "error_event": "an error within the stream",
+    "upstream_auth": "our credential was refused, or there is none",
+}

@@ -1,0 +1,138 @@
+"""How targets fared, as attempts tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.schema import Config, load_config
+from omnigate.control import target_record
+from omnigate.control.target_record import (
+    ERRORS_KEPT,
+    SLOT_MS,
+    SLOTS,
+    TargetRecords,
+    outcome_words,
+)
+from omnigate.events import decode_event
+from tests.control.plane import CONFIG, START, event
+
+NOW = START * 1000
+
+
+def attempt(outcome: str = "ok", **members: Any) -> dict[str, Any]:
+    return {
+        "upstream": "openai",
+        "model": "gpt-4o-mini",
+        "outcome": outcome,
+        "status": 200,
+        "duration_ms": 75,
+    } | members
+
+
+def config(models: int = 1) -> Config:
+    """A config whose first target is the one of every attempt here."""
+    more = "".join(
+        f'\n[[routes]]\nmodel = "r{n}"\ntargets = [{{ upstream = "openai", model = "m{n}" }}]'
+        for n in range(1, models)
+    )
+    return load_config(CONFIG + more)
+
+
+class TargetRecordsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.records = TargetRecords()
+        self.records.take(config())
+
+    def tried(self, *attempts: dict[str, Any], now_ms: int = NOW, **members: Any) -> None:
+        members = {"ts_ms": now_ms} | members
+        self.records.recorded(decode_event(event(attempts=list(attempts), **members)), now_ms)
+
+    def test_shares_and_times(self) -> None:
+        self.tried(attempt("timeout"), attempt())
+        self.tried(attempt())
+        fared = self.records.fared("openai", "gpt-4o-mini", NOW)
+        self.assertEqual((2, 1), (fared.answered, fared.failed))
+        self.assertEqual(2 / 3, fared.success_share)
+        self.assertAlmostEqual(0.075, fared.seconds(0.5) or 0)
+
+    def test_nothing_is_no_share(self) -> None:
+        fared = self.records.fared("openai", "gpt-4o-mini", NOW)
+        self.assertIsNone(fared.success_share)
+        self.assertIsNone(fared.seconds(0.5))
+
+    def test_our_own_endings_are_nobodys_fault(self) -> None:
+        self.tried(attempt("canceled"), attempt("no_room"))
+        self.assertEqual(0, self.records.fared("openai", "gpt-4o-mini", NOW).attempts)
+
+    def test_the_last_error(self) -> None:
+        self.tried(attempt("timeout", status=None), id="first")
+        self.tried(attempt("status_503", status=503), id="second", now_ms=NOW + 5)
+        # One that waited in a spool is not the newest, though it comes last.
+        self.tried(attempt("connect_error", status=None), id="late", ts_ms=NOW - 5)
+        error = self.records.last_error("openai", "gpt-4o-mini")
+        assert error is not None
+        self.assertEqual(
+            ("second", "status_503", "fast"), (error.request_id, error.outcome, error.route)
+        )
+        ids = [error.request_id for error in self.records.errors("openai")]
+        self.assertEqual(["second", "first", "late"], ids)
+
+    def test_an_hour_is_kept(self) -> None:
+        self.tried(attempt("timeout"))
+        later = NOW + (SLOTS - 1) * SLOT_MS
+        self.assertEqual(1, self.records.fared("openai", "gpt-4o-mini", later).failed)
+        self.assertEqual(0, self.records.fared("openai", "gpt-4o-mini", later, slots=1).failed)
+        self.assertEqual(0, self.records.fared("openai", "gpt-4o-mini", later + SLOT_MS).failed)
+        # The error can still be looked at.
+        self.assertEqual(1, len(self.records.errors("openai")))
+
+    def test_bounds(self) -> None:
+        self.patch(target_record, "MAX_TARGETS", 2)
+        self.records.take(config(models=5))
+        for n in range(1, 5):
+            self.tried(attempt("timeout", model=f"m{n}"))
+        for _ in range(2 * ERRORS_KEPT):
+            self.tried(attempt("timeout", model="m1"))
+        self.assertEqual(1, self.records.fared("openai", "m2", NOW).attempts)
+        self.assertEqual(0, self.records.fared("openai", "m3", NOW).attempts)
+        self.assertEqual(ERRORS_KEPT, len(self.records.errors("openai")))
+        for n in range(3 * SLOTS):
+            self.tried(attempt(model="m1"), now_ms=NOW + n * SLOT_MS)
+        later = NOW + 3 * SLOTS * SLOT_MS
+        self.assertEqual(SLOTS - 1, self.records.fared("openai", "m1", later).attempts)
+
+    def test_what_left_the_config_goes(self) -> None:
+        self.records.take(config(models=3))
+        self.tried(attempt("timeout", model="m1"))
+        self.tried(attempt("timeout", model="m2"))
+        self.records.take(config(models=2))
+        self.records.take(config(models=3))
+        self.assertEqual(1, self.records.fared("openai", "m1", NOW).attempts)
+        self.assertEqual(0, self.records.fared("openai", "m2", NOW).attempts)
+        self.records.take(Config())
+        self.assertEqual([], self.records.errors("openai"))
+
+    def test_what_no_config_names_is_not_kept(self) -> None:
+        self.tried(attempt("timeout", upstream="elsewhere"))
+        self.assertEqual([], self.records.errors("elsewhere"))
+        self.assertEqual({}, self.records.upstreams_fared(NOW))
+
+    def test_upstreams(self) -> None:
+        self.records.take(config(models=2))
+        self.tried(attempt(), attempt("timeout", model="m1"))
+        fared = self.records.upstreams_fared(NOW)["openai"]
+        self.assertEqual((1, 1), (fared.answered, fared.failed))
+
+
+class WordsTests(SynchronousTestCase):
+    def test_words(self) -> None:
+        for outcome, status, words in (
+            ("status_503", 503, "status 503"),
+            ("timeout", None, "no answer in time"),
+            ("truncated", 200, "the answer was cut off"),
+            ("upstream_auth", 401, "our credential was refused, or there is none (status 401)"),
+            ("something_new", None, "something new"),
+        ):
+            self.assertEqual(words, outcome_words(outcome, status))
