@@ -152,18 +152,19 @@ def makeService(options: Options) -> Service:
         raise
     lag = ReactorLag(reactor)
     metrics.watch_plane(config_file, lasting.reports, lag, time.time)
+    factory = ControlFactory(
+        Gate(
+            guard,
+            credentials,
+            reactor,
+            time.time,
+            settings.trusted_proxies,
+            lasting.entrance.door,
+        )
+    )
     parts = ControlParts(
         endpoint=endpoint,
-        factory=ControlFactory(
-            Gate(
-                guard,
-                credentials,
-                reactor,
-                time.time,
-                settings.trusted_proxies,
-                lasting.entrance.door,
-            )
-        ),
+        factory=factory,
         guard=guard,
         config_file=config_file,
         record=record_config(lasting, guard),
@@ -173,6 +174,7 @@ def makeService(options: Options) -> Service:
         release_state=release_state,
         stays=lambda: set_apart(collect=False),
         goes=take_back,
+        end_streams=factory.end_streams,
     )
     return ControlService(
         parts,

@@ -17,19 +17,24 @@ class ByteStream:
     what the other side has no use for later.
 
     :param request: what is written to; the ``write`` and ``finish`` of a twisted.web request.
+    :param may_read: asked before each writing whether whoever reads still may: a session may end
+        while the stream goes on.
     :ivar is_open: whether anybody still reads.
     :ivar has_room: whether the other side has taken what was written before.
     :ivar closed: called once when it is over, whoever ended it.
     """
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: Any, may_read: Callable[[], bool] = lambda: True) -> None:
         self._request = request
+        self._may_read = may_read
         self.is_open = True
         self.has_room = True
         self.closed: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
-        """Write, if anybody still reads."""
+        """Write, if anybody still reads; where they may no more, the answer ends instead."""
+        if self.is_open and not self._may_read():
+            self.end()
         if self.is_open:
             self._request.write(data)
 

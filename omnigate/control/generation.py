@@ -21,6 +21,7 @@ from omnigate.config.schema import Config
 from omnigate.control.admin_api import AdminApi
 from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
+from omnigate.control.audit_line import AuditEntry
 from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -32,7 +33,7 @@ from omnigate.control.dashboard.dashboard import Dashboard
 from omnigate.control.dashboard.entrance import Entrance
 from omnigate.control.dashboard.live import Live
 from omnigate.control.dashboard.sources import Sources
-from omnigate.control.guard import Crashed, Guard, Store
+from omnigate.control.guard import RESTARTING, Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
@@ -44,6 +45,7 @@ from omnigate.control.own_usage import OwnUsage
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
+from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
@@ -280,7 +282,7 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
     What needs no store stands beside them: probes, metrics, what data planes count, the description
     of the API.
     """
-    metrics, openapi = lasting.metrics, OpenApi()
+    metrics, openapi, entrance = lasting.metrics, OpenApi(), lasting.entrance
 
     def unready() -> str | None:
         generation = guard.current
@@ -296,10 +298,17 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
                 lasting.reports, metrics, lasting.lately, lasting.wall, lasting.pause
             ).endpoints(),
             *openapi.endpoints(),
-            *lasting.entrance.front.endpoints(),
+            *entrance.front.endpoints(),
         ),
     )
-    lasting.entrance.pages.alerts = lambda: alerts_of(len(lasting.config_file.faults), unready())
+
+    async def record(entry: AuditEntry) -> None:
+        if guard.current is None:
+            raise GatewayError("not_ready", guard.words or RESTARTING, retry_after=1)
+        await guard.current.audit.record(entry)
+
+    entrance.front.record = record
+    entrance.pages.alerts = lambda: alerts_of(len(lasting.config_file.faults), unready())
     metrics.watch_stores(lambda: guard.current is not None, lambda: guard.restarts)
     guard.make_first()
     openapi.describe(guard.endpoints)

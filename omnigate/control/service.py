@@ -36,6 +36,7 @@ class ControlParts:
     :ivar writers: threads that no store has.
     :ivar stays: called when much was made that stays in memory: the parts, the loaded ledger.
     :ivar goes: called when that does not stay after all, since the stores are made anew.
+    :ivar end_streams: ends the answers that go on; what they tell of is made anew, or stops.
     """
 
     endpoint: IStreamServerEndpoint
@@ -49,6 +50,7 @@ class ControlParts:
     release_state: Callable[[], None]
     stays: Callable[[], None] = lambda: None
     goes: Callable[[], None] = lambda: None
+    end_streams: Callable[[], None] = lambda: None
 
 
 class ControlService(DaemonService):
@@ -138,6 +140,7 @@ class ControlService(DaemonService):
     def _stores_down(self, words: str) -> None:
         """Tell that the stores are restarted; everything else goes on."""
         self._parts.metrics.ledger_gone()
+        self._parts.end_streams()
         self._parts.goes()
         self.notify(f"STATUS=not ready: {words}")
 
@@ -201,6 +204,7 @@ class ControlService(DaemonService):
         self._parts.lag.stop()
         await self._parts.config_file.stop()
         await self.listener.close()
+        self._parts.end_streams()
         await self._parts.guard.stop()
         for writer in self._parts.writers:
             await writer.stop()

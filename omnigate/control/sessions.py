@@ -2,14 +2,17 @@
 
 No session is kept anywhere. The cookie names a credential by its hash, and is signed with a key
 that is derived from the admin token: another admin token ends every session. Whether the
-credential still opens anything is judged anew at each request.
+credential still opens anything is judged anew at each request. Only of the sessions that somebody
+has signed out of is there a list, in memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 import secrets
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -25,6 +28,16 @@ RENEW_MS: Final = 60 * 1000
 
 #: How far in the future a cookie may begin: clocks are set.
 _SKEW_MS: Final = 60 * 1000
+
+#: Sessions that were signed out of and would not be over yet; 200 bytes each. Nobody makes one
+#: who has not signed in. Beyond it the first of them is forgotten, and its cookie, should somebody
+#: have kept it, opens the pages again until it is over.
+MAX_LEFT: Final = 10_000
+
+#: What it takes to try one admin token on a cookie: 16 MiB and 50 ms (scrypt, RFC 7914). Whoever
+#: has a cookie of their own, of a read-only key too, may try tokens on it at home.
+_SCRYPT_N: Final = 2**14
+_SCRYPT_R: Final = 8
 
 _TEXT: Final = re.compile(
     r"1\.(-|[0-9a-f]{64})\.([0-9]{1,15})\.([0-9]{1,15})\.([0-9a-f]{32})\.([0-9a-f]{64})", re.ASCII
@@ -74,9 +87,10 @@ class SessionKeys:
     """
 
     def __init__(self, admin_token: str) -> None:
-        token = admin_token.encode()
-        self._cookie = hmac.digest(token, b"omnigate: session cookies, 1", "sha256")
-        self._form = hmac.digest(token, b"omnigate: form tokens, 1", "sha256")
+        key = _stretched(hashlib.sha256(admin_token.encode()).digest())
+        self._cookie = hmac.digest(key, b"omnigate: session cookies, 1", "sha256")
+        self._form = hmac.digest(key, b"omnigate: form tokens, 1", "sha256")
+        self._left: dict[str, int] = {}  # when it would be over, by nonce; the first to go first
 
     def begin(self, shown: str, now_ms: int) -> Ticket:
         """Return the ticket of somebody who has just signed in."""
@@ -103,7 +117,16 @@ class SessionKeys:
         ticket = Ticket(shown, int(found[2]), int(found[3]), found[4])
         if now_ms >= ticket.ends_ms or ticket.began_ms > now_ms + _SKEW_MS:
             return None
-        return ticket
+        return None if ticket.nonce in self._left else ticket
+
+    def leave(self, ticket: Ticket, now_ms: int) -> None:
+        """End a session for good: no cookie of it opens anything from now on."""
+        over = [nonce for nonce, until_ms in self._left.items() if until_ms <= now_ms]
+        if len(self._left) - len(over) >= MAX_LEFT:
+            over.append(next(iter(self._left)))
+        for nonce in over:
+            self._left.pop(nonce, None)
+        self._left[ticket.nonce] = ticket.began_ms + MAX_AGE_MS
 
     def form_token(self, ticket: Ticket) -> str:
         """Return what the forms of a session carry, which no other site can know."""
@@ -111,3 +134,12 @@ class SessionKeys:
 
     def _signed(self, key: bytes, text: str) -> str:
         return hmac.digest(key, text.encode("ascii"), "sha256").hex()
+
+
+# Nothing but the token goes in, so whoever starts many planes in one process waits once.
+@lru_cache(maxsize=4)
+def _stretched(digest: bytes) -> bytes:
+    """Return a key that takes a while to make, of a token that somebody may have made up."""
+    return hashlib.scrypt(
+        digest, salt=b"omnigate: dashboard, 1", n=_SCRYPT_N, r=_SCRYPT_R, p=1, dklen=32
+    )

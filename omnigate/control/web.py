@@ -267,6 +267,7 @@ class ControlRequest(Request):
         """Note that nobody waits for the answer any more."""
         self._gone = True
         if self._stream is not None:
+            self.channel.factory.streams.discard(self._stream)
             self._stream.lost()
         super().connectionLost(reason)
 
@@ -343,7 +344,12 @@ class ControlRequest(Request):
     def refusal_answer(self, refusal: GatewayError) -> Answer:
         """Put a refusal into the shape of the audience."""
         if self._door is not None and self._visit is not None:
-            return self._door.refusal(refusal, self._visit, self._session, self.request_id)
+            try:
+                return self._door.refusal(refusal, self._visit, self._session, self.request_id)
+            except Exception:
+                _log.failure("no page can be made (request {id})", id=self.request_id)
+                text = refusal.message.encode()
+                return Answer(text, b"text/plain; charset=utf-8", refusal.kind.status)
         if self._audience == INTERNAL:
             body = envelope("openai", refusal, self.request_id)
             content_type = b"application/json"
@@ -374,9 +380,31 @@ class ControlRequest(Request):
         if answer.stream is None or self.method == b"HEAD":
             self.finish()
             return
-        self._stream = ByteStream(self)
-        self.registerProducer(self._stream, True)
-        answer.stream(self._stream)
+        self._stream = stream = ByteStream(self, self._may_go_on)
+        self.registerProducer(stream, True)
+        self.channel.factory.streams.add(stream)
+        try:
+            answer.stream(stream)
+        except Exception:
+            _log.failure("a stream failed (request {id})", id=self.request_id)
+            stream.end()
+
+    def finish(self) -> None:
+        """End the answer."""
+        if self._stream is not None:
+            self.channel.factory.streams.discard(self._stream)
+        super().finish()
+
+    def _may_go_on(self) -> bool:
+        """Tell whether the session that a stream began with is still one."""
+        door, visit = self._door, self._visit
+        if door is None or visit is None or self._session is None:
+            return True
+        try:
+            session = door.recognise(visit)
+        except GatewayError:
+            return False
+        return session.actor == self._session.actor
 
 
 def _check_scope(endpoint: Endpoint, caller: Caller) -> None:
@@ -522,6 +550,8 @@ class ControlFactory(Factory):
 
     Where there is no room, the oldest one gives way on which nobody has shown a right credential
     yet: whoever opens many cannot keep operators and data planes out.
+
+    :ivar streams: the answers that go on.
     """
 
     noisy = False
@@ -529,6 +559,7 @@ class ControlFactory(Factory):
     def __init__(self, gate: Gate, max_connections: int = MAX_CONNECTIONS) -> None:
         self.gate = gate
         self.connections = 0
+        self.streams: set[ByteStream] = set()
         self._max_connections = max_connections
         self._strangers: dict[ControlChannel, None] = {}  # the oldest first
 
@@ -561,6 +592,11 @@ class ControlFactory(Factory):
         """Forget a connection."""
         self.connections -= 1
         self._strangers.pop(channel, None)
+
+    def end_streams(self) -> None:
+        """End in order all answers that go on; whoever reads asks again."""
+        for stream in tuple(self.streams):
+            stream.end()
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
         """What a TLS handshake may agree on; without it a client that names any is refused."""

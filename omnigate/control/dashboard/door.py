@@ -5,11 +5,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from omnigate.control.auth import Credentials
-from omnigate.control.dashboard.pages import Pages
-from omnigate.control.routes import Answer
+from omnigate.control.auth import Caller, Credentials
+from omnigate.control.dashboard.pages import Pages, see_other
+from omnigate.control.routes import MAX_TARGET_BYTES, Answer
 from omnigate.control.sessions import MAX_AGE_MS, Session, SessionKeys, Ticket
 from omnigate.control.visits import Visit
 from omnigate.errors import GatewayError
@@ -19,6 +19,9 @@ SECURE_COOKIE: Final = "__Host-omnigate"
 PLAIN_COOKIE: Final = "omnigate"
 
 SIGN_IN: Final = "/sign-in"
+
+#: A page that is not ready asks again after so long: stores load or restart within seconds.
+REFRESH_SECONDS: Final = 3
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -53,28 +56,37 @@ class DashboardDoor:
         caller = self._credentials.recognise(ticket.shown, visit.address)
         return Session(ticket, caller.actor, caller.may_write, self._keys.form_token(ticket))
 
-    def sign_in(self, secret: str, visit_address: str, is_secure: bool) -> Headers:
-        """Return the header that begins a session.
+    def admit(self, secret: str, address: str) -> tuple[Caller, str]:
+        """Judge what somebody has typed; nothing has begun yet.
 
+        :return: who it is, and what :meth:`begin` wants.
         :raises GatewayError: as :meth:`~omnigate.control.auth.Credentials.sign_in` does.
         """
-        _, shown = self._credentials.sign_in(secret, visit_address)
+        return self._credentials.sign_in(secret, address)
+
+    def begin(self, shown: str, is_secure: bool) -> Headers:
+        """Return the header that begins a session."""
         return self._set_cookie(self._keys.begin(shown, self._now_ms()), is_secure)
 
-    def sign_out(self, is_secure: bool) -> Headers:
-        """Return the header that ends a session in this browser."""
+    def leave(self, session: Session, is_secure: bool) -> Headers:
+        """End a session; return the header that has this browser forget it."""
+        self._keys.leave(session.ticket, self._now_ms())
         name = SECURE_COOKIE if is_secure else PLAIN_COOKIE
         return ((b"set-cookie", _written(name, "", 0, is_secure)),)
 
     def check_origin(self, visit: Visit) -> None:
-        """Refuse what another site has sent; browsers say so with every form (Fetch, 3.1).
+        """Refuse what another site has sent; browsers say so with every form.
+
+        https://fetch.spec.whatwg.org/#origin-header, https://www.w3.org/TR/fetch-metadata/; a
+        person who sends a form again by the browser's own buttons comes from ``none``.
 
         :raises GatewayError: ``forged_form``.
         """
         site = visit.headers(b"sec-fetch-site")
         origin = visit.headers(b"origin")
         host = visit.headers(b"host")[0]
-        if (site and site != [b"same-origin"]) or (origin and not _is_same(origin, host)):
+        is_own = not site or site in ([b"same-origin"], [b"none"])
+        if not is_own or (origin and not _is_same(origin, host, visit.is_secure)):
             raise GatewayError(
                 "forged_form",
                 "another site has sent this form; nothing was changed. If it was you, a proxy in "
@@ -108,16 +120,19 @@ class DashboardDoor:
             body = refusal.message.encode()
             return Answer(body, b"text/plain; charset=utf-8", refusal.kind.status)
         if refusal.kind.code == "invalid_token" and visit.method in ("GET", "HEAD"):
-            back = "" if visit.target == "/" else f"?next={quote(visit.target, safe='/')}"
-            return Answer(status=303, headers=((b"location", f"{SIGN_IN}{back}".encode("ascii")),))
+            return see_other(_sign_in_path(visit.target))
+        # What was sent cannot be sent again without being asked for.
+        waits = refusal.kind.status == 503 and visit.method in ("GET", "HEAD")
+        headers = refusal.response_headers()
         return self._pages.answer(
             "refused.html",
             session,
             status=refusal.kind.status,
-            headers=refusal.response_headers(),
+            headers=(*headers, (b"refresh", b"%d" % REFRESH_SECONDS)) if waits else headers,
             title=_TITLES.get(refusal.kind.status, "This cannot be done"),
             refusal=refusal,
             request_id=request_id,
+            refresh_s=REFRESH_SECONDS if waits else 0,
         )
 
     def _set_cookie(self, ticket: Ticket, is_secure: bool) -> Headers:
@@ -130,6 +145,7 @@ _TITLES: Final = {
     401: "Sign in again",
     403: "Not allowed",
     404: "There is no such page",
+    413: "That is too long",
     500: "Something broke",
     503: "Not ready",
 }
@@ -150,11 +166,25 @@ def _written(name: str, value: str, max_age: int, is_secure: bool) -> bytes:
     )
 
 
-def _is_same(origin: list[bytes], host: bytes) -> bool:
+def _sign_in_path(target: str) -> str:
+    """Return the path of the form that leads back to a page, where that fits into an address."""
+    path = SIGN_IN if target == "/" else f"{SIGN_IN}?next={quote(target, safe='/')}"
+    return path if len(path) <= MAX_TARGET_BYTES else SIGN_IN
+
+
+_PORTS: Final = {"http": ":80", "https": ":443"}
+
+
+def _is_same(origin: list[bytes], host: bytes, is_secure: bool) -> bool:
+    """Tell whether an origin is that of a host; over TLS it has to be of TLS itself.
+
+    Without it one cannot know: a proxy that we do not trust may have ended the TLS.
+    """
     if len(origin) != 1:
         return False
-    try:
-        parts = urlsplit(origin[0].decode("ascii"))
-    except ValueError:
+    scheme, _, name = origin[0].decode("latin-1").strip().lower().partition("://")
+    port = _PORTS.get(scheme)
+    if port is None or (is_secure and scheme != "https"):
         return False
-    return parts.netloc.lower() == host.decode("latin-1").strip().lower() and bool(parts.netloc)
+    own = host.decode("latin-1").strip().lower()
+    return bool(name) and name.removesuffix(port) == own.removesuffix(port)

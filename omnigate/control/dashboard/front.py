@@ -1,9 +1,21 @@
-"""What of the dashboard needs no store: signing in and out, and the files of the pages."""
+"""What of the dashboard needs no store: signing in and out, and the files of the pages.
+
+Both have a line in the audit log, on the disk before the session begins. While the log is not open,
+nobody signs in, and there would be nothing to see. Where it cannot be written, as on a full disk,
+people do get in, and the log of the plane says who: they want to see what is wrong, and could read
+the same by the admin API, which has no lines for reading. They change nothing, since no change is
+made without its line. Signing out is never kept from anybody.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from twisted.logger import Logger
+
+from omnigate.control.admin_key import FULL, READ_ONLY
+from omnigate.control.audit_line import AuditEntry
 from omnigate.control.auth import PEOPLE
 from omnigate.control.dashboard.assets import Assets
 from omnigate.control.dashboard.door import SIGN_IN, DashboardDoor
@@ -14,14 +26,32 @@ from omnigate.errors import GatewayError
 #: A token and where to go next.
 MAX_FORM_BYTES: Final = 4096
 
+#: The actions of both, as the audit log has them.
+SIGNED_IN: Final = "sign_in"
+SIGNED_OUT: Final = "sign_out"
+
+#: Of people who have signed in, and no page to go to.
+_NO_PAGES: Final = ("live", "sign-out")
+
+_log = Logger(namespace="omnigate.control.dashboard")
+
+
+async def _unopened(entry: AuditEntry) -> None:
+    raise GatewayError("not_ready", "the audit log is not open", retry_after=1)
+
 
 class Front:
-    """The endpoints of strangers, and the one of leaving."""
+    """The endpoints of strangers, and the one of leaving.
+
+    :ivar record: writes a line of the audit log, which is on the disk when it returns; see
+        :meth:`omnigate.control.audit.AuditLog.record`.
+    """
 
     def __init__(self, door: DashboardDoor, pages: Pages, assets: Assets) -> None:
         self._door = door
         self._pages = pages
         self._assets = assets
+        self.record: Callable[[AuditEntry], Awaitable[None]] = _unopened
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -40,18 +70,53 @@ class Front:
         """Begin a session, or say why not."""
         onward = call.form.get("next")
         try:
-            headers = self._door.sign_in(call.form.get("token"), call.address, call.is_secure)
+            caller, shown = self._door.admit(call.form.get("token"), call.address)
+            await self._tell(call, SIGNED_IN, caller.actor, caller.may_write)
         except GatewayError as refusal:
             return self._form(onward, refusal)
         page = see_other(own_path(onward))
+        headers = self._door.begin(shown, call.is_secure)
         return Answer(status=page.status, headers=(*page.headers, *headers))
 
     async def sign_out(self, call: Call) -> Answer:
-        """End the session in this browser."""
+        """End the session, whatever becomes of its line."""
+        headers = self._door.leave(call.person, call.is_secure)
+        try:
+            await self._tell(call, SIGNED_OUT, call.person.actor, call.person.may_write)
+        except GatewayError as error:
+            _log.error(
+                "{actor} has signed out from {address}, which is not in the audit log: {reason}",
+                actor=call.person.actor,
+                address=call.address,
+                reason=error.message,
+            )
         page = see_other(SIGN_IN)
-        return Answer(
-            status=page.status, headers=(*page.headers, *self._door.sign_out(call.is_secure))
+        return Answer(status=page.status, headers=(*page.headers, *headers))
+
+    async def _tell(self, call: Call, action: str, actor: str, may_write: bool) -> None:
+        """Write the line of a session.
+
+        :raises GatewayError: ``not_ready``: the audit log is not open.
+        """
+        entry = AuditEntry(
+            action,
+            actor,
+            address=call.address,
+            request_id=call.request_id,
+            detail={"scope": FULL if may_write else READ_ONLY},
         )
+        try:
+            await self.record(entry)
+        except GatewayError as error:
+            if error.kind.code != "storage_unavailable":
+                raise
+            _log.error(
+                "{action} of {actor} from {address} is not in the audit log: {reason}",
+                action=action,
+                actor=actor,
+                address=call.address,
+                reason=error.detail or error.message,
+            )
 
     def _form(self, onward: str, refusal: GatewayError | None = None) -> Answer:
         return self._pages.answer(
@@ -68,8 +133,8 @@ def own_path(target: str) -> str:
     """Return where to go after signing in: a page of ours, else the overview."""
     try:
         parsed = parse_target(target.encode("utf-8"))
-        if audience_of(parsed.path) != PEOPLE or not target.isprintable() or not target.isascii():
+        if audience_of(parsed.path) != PEOPLE or parsed.path.split("/")[1] in _NO_PAGES:
             return "/"
     except GatewayError:
         return "/"
-    return target
+    return target if target.isprintable() and target.isascii() else "/"
