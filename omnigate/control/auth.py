@@ -307,8 +307,9 @@ class Credentials:
                 self._failed("locked", address)
             else:
                 self._count(audience, "locked")
+            seconds = min(MAX_OWN_RETRY_AFTER, int(wait) + 1)
             raise GatewayError(
                 "too_many_attempts" if audience == ADMIN else "rate_limit_exceeded",
-                "too many wrong credentials from this address; wait a minute",
-                retry_after=min(MAX_OWN_RETRY_AFTER, int(wait) + 1),
+                f"too many wrong credentials from this address; wait {seconds} seconds",
+                retry_after=seconds,
             )

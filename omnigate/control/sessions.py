@@ -92,6 +92,11 @@ class SessionKeys:
         self._form = hmac.digest(key, b"omnigate: form tokens, 1", "sha256")
         self._left: dict[str, int] = {}  # when it would be over, by nonce; the first to go first
 
+    @property
+    def left(self) -> int:
+        """How many sessions were signed out of that would not be over yet."""
+        return len(self._left)
+
     def begin(self, shown: str, now_ms: int) -> Ticket:
         """Return the ticket of somebody who has just signed in."""
         return Ticket(shown, now_ms, now_ms, secrets.token_hex(16))

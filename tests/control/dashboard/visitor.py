@@ -91,7 +91,7 @@ class Visitor:
 
     def get(self, target: str, headers: Headers = ()) -> Reply:
         """Ask for a page, without following where it leads."""
-        return self._took(self._talk.ask("GET", target, (*self._headers(), *headers)))
+        return self._took(self._talk.ask("GET", target, (*self.headers(), *headers)))
 
     def page(self, target: str) -> Page:
         """Read a page, which there has to be."""
@@ -111,10 +111,11 @@ class Visitor:
         )
         form: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
         return self._took(
-            self._talk.ask("POST", target, (*self._headers(), *form, *headers), body.encode())
+            self._talk.ask("POST", target, (*self.headers(), *form, *headers), body.encode())
         )
 
-    def _headers(self) -> Headers:
+    def headers(self) -> Headers:
+        """What the browser sends with every request."""
         pairs = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         return ((b"cookie", pairs.encode()),) if pairs else ()
 
