@@ -11,7 +11,18 @@ from types import FrameType
 
 import attrs
 
-from bench import admin_queries, baseline, copies, flame, holds, quick, report, rounds, scan_bodies
+from bench import (
+    admin_queries,
+    baseline,
+    copies,
+    dashboard,
+    flame,
+    holds,
+    quick,
+    report,
+    rounds,
+    scan_bodies,
+)
 from bench.answers import WrongAnswerError
 from bench.baseline import BaselineError
 from bench.comparison import comparison
@@ -59,6 +70,7 @@ def _scan(words: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "admin": admin_queries.main,
     "copies": copies.main,
+    "dashboard": dashboard.main,
     "flame": flame.main,
     "holds": holds.main,
     "ledger": ledger.main,
@@ -147,7 +159,8 @@ def parse(arguments: list[str]) -> tuple[Options, Ends]:
         epilog="More, each with a --help of its own: 'python -m bench quick' compares exchanges in "
         "memory with what is kept, in ten seconds; 'copies' tells how often bytes are "
         "copied, 'scan' how long hostile request bodies hold the scan, 'holds' how long any one "
-        "call holds the data plane, 'admin' how long the admin API takes over a million events, "
+        "call holds the data plane, 'admin' and 'dashboard' how long the admin API and pages "
+        "take over a million events, "
         "'ledger' what the control plane's ledger costs, 'soak' whether "
         "a bad day leaves anything behind; 'flame' draws a profile.",
     )
