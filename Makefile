@@ -3,6 +3,8 @@
 # make bench  the benchmark, in five minutes (ARGS=quick: a short form, in ten seconds)
 # make soak   random runs of both planes under faults, in a simulated world (ARGS="--minutes 30",
 #             ARGS="--runs 10000 --first 2000", or ARGS="--seed 123" to see one again)
+# make screenshots  takes the pictures of the dashboard for docs/ anew (wants chromium)
+# make look   a month of a company that does not exist, behind a dashboard on loopback
 # make man    writes the pages of the manual anew, out of the help of the commands and docs/
 # make kills  real planes killed 200 times under load, and then the sums (ARGS=1000: as often)
 # make fuzz-admin  the admin API asked by schemathesis (ARGS=1000: so many examples of each call)
@@ -23,7 +25,7 @@ READY = $(VENV)/.ready
 # twistd finds the plugins of a checkout through the path, however the package is installed.
 RUN = PYTHONPATH="$(CURDIR)" $(BIN)/python
 
-.PHONY: demo test lint types bench soak kills fuzz-admin man observe install-check clean venv
+.PHONY: demo test lint types bench soak kills fuzz-admin screenshots look man observe install-check clean venv
 
 demo: $(READY)
 	@$(RUN) -m omnigate.cli demo $(ARGS)
@@ -46,6 +48,12 @@ soak: $(READY)
 
 kills: $(READY)
 	OMNIGATE_TEST_KILLS=$(or $(ARGS),200) $(RUN) -m twisted.trial tests.process.test_ledger_kills
+
+screenshots: $(READY)
+	@$(RUN) -m tests.browser.screenshots
+
+look: $(READY)
+	@$(RUN) -m tests.browser.seeding $(ARGS)
 
 man: $(READY)
 	@$(RUN) -m manual
