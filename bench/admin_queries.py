@@ -32,10 +32,12 @@ from omnigate.control.config_history import ConfigHistory
 from omnigate.control.key_api import KeyApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.reports import MAX_ROWS, Reports
+from omnigate.control.requests_api import RequestsApi
 from omnigate.control.routes import Answer, Call, Endpoint, Routes, parse_query, parse_target
 from omnigate.control.usage_api import UsageApi
 from omnigate.events import UsageEvent
 from omnigate.ledger.books import RECENT_EVENTS, Books
+from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.totals import GROUPINGS, NamedSums
 from omnigate.periods import DAY_MS, UTC, rfc3339, utc_day
@@ -155,6 +157,8 @@ class Queries:
         ]
         book = KeyBook(store, [ResolvedKey(str(each.key_sha256), each) for each in configs])
         watch = BudgetWatch(book, accounts, lambda: NOW_MS)
+        # What is found further back is read in another thread.
+        search = EventSearch("/nowhere/ledger.jsonl", accounts, SynchronousWriter(), lambda: 3)
         reports = Reports(NOW_MS)
         for number in range(MAX_ROWS):
             reports.refused(f"key-{number % keys}", f"code-{number // keys}", 1, NOW_MS)
@@ -163,6 +167,7 @@ class Queries:
         self._routes = Routes(
             *KeyApi(book, watch, accounts, audit, self.pause).endpoints(),
             *UsageApi(book, accounts, reports, self.pause).endpoints(),
+            *RequestsApi(book, accounts, search).endpoints(),
             *ConfigApi(config_file, cast(ConfigHistory, None), self.pause).endpoints(),
             *AuditApi(audit).endpoints(),
         )

@@ -18,8 +18,10 @@ from omnigate.control.config_history import ConfigHistory
 from omnigate.control.key_api import KeyApi
 from omnigate.control.keys import KeyBook
 from omnigate.control.reports import Reports
+from omnigate.control.requests_api import RequestsApi
 from omnigate.control.routes import Endpoint
 from omnigate.control.usage_api import Accounts, UsageApi
+from omnigate.ledger.event_search import EventSearch
 
 
 class AdminApi:
@@ -33,6 +35,7 @@ class AdminApi:
         book: KeyBook,
         watch: BudgetWatch,
         ledger: Accounts,
+        search: EventSearch,
         config_file: ConfigFile,
         audit: AuditLog,
         history: ConfigHistory,
@@ -44,6 +47,7 @@ class AdminApi:
         self._topics = (
             KeyApi(book, watch, ledger, audit, pause),
             UsageApi(book, ledger, reports, pause),
+            RequestsApi(book, ledger, search),
             ConfigApi(config_file, history, pause),
             AuditApi(audit),
             AdminKeyApi(admin_keys, audit, now_ms),

@@ -47,6 +47,7 @@ from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
+from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
 from omnigate.writer_thread import IWriter
@@ -58,6 +59,9 @@ HISTORY_WRITER: Final = "omnigate-history"
 LEDGER_WRITER: Final = "omnigate-ledger"
 KEYS_WRITER: Final = "omnigate-keys"
 SNAPSHOTS_WRITER: Final = "omnigate-snapshots"
+
+#: Looks for events further back than memory goes, beside the writer of the ledger.
+LEDGER_READER: Final = "omnigate-ledger-reader"
 
 _log = Logger(namespace="omnigate.control")
 
@@ -160,12 +164,13 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     def writer(name: str) -> IWriter:
         return lasting.make_writer(name, partial(crashed, f"the writer {name}"))
 
-    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer = writers = (
+    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer, reader = writers = (
         writer(AUDIT_WRITER),
         writer(HISTORY_WRITER),
         writer(LEDGER_WRITER),
         writer(KEYS_WRITER),
         writer(SNAPSHOTS_WRITER),
+        writer(LEDGER_READER),
     )
 
     def recorded(event: UsageEvent, cost_nano: int) -> None:
@@ -208,12 +213,19 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         pause=lasting.pause,
         crashed=partial(crashed, "ledger"),
     )
+    search = EventSearch(
+        lasting.ledger_path,
+        ledger,
+        reader,
+        lambda: config_file.config.retention.ledger_ids_days,
+    )
     watch = BudgetWatch(book, ledger, lasting.now_ms)
     snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)
     admin = AdminApi(
         book,
         watch,
         ledger,
+        search,
         config_file,
         audit,
         history,
@@ -239,6 +251,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         live,
         lately=lasting.lately,
         snapshots=snapshots,
+        search=search,
     )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys

@@ -1,4 +1,4 @@
-"""What was used and what was refused: sums of the ledger, its newest events, and refusals.
+"""What was used and what was refused: sums of the ledger, and refusals.
 
 Amounts of money are exact decimal numbers of US dollars.
 """
@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Protocol, TypeVar, cast
 
-import msgspec
-
 from omnigate.control.admin_json import encode, time
 from omnigate.control.keys import KeyBook
-from omnigate.control.parameters import Parameter, read_text, read_whole, text, whole
+from omnigate.control.parameters import Parameter
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
     COUNT,
     DAY,
     DOLLARS,
-    FLAG,
     TEXT,
     TIME,
     Schema,
@@ -30,27 +27,13 @@ from omnigate.control.schemas import (
 )
 from omnigate.control.usage_report import UsageReport
 from omnigate.errors import GatewayError
-from omnigate.events import MAX_ID_CHARS
-from omnigate.ledger.books import RECENT_EVENTS
 from omnigate.ledger.totals import GROUPINGS, NamedSums
 
 Found = TypeVar("Found")
 
-#: Two screens; whoever wants more says so, up to all that is kept.
-DEFAULT_REQUESTS: Final = 100
-MAX_REQUESTS: Final = RECENT_EVENTS
-
 BY: Final = Parameter("by", "what to sum up by", {**one_of(*GROUPINGS), "default": "key"})
 SINCE: Final = Parameter("since", "the first day that counts", DAY)
 UNTIL: Final = Parameter("until", "the last day that counts", DAY)
-LIMIT: Final = whole("limit", "how many events to show", DEFAULT_REQUESTS, MAX_REQUESTS)
-
-BEFORE: Final = text(
-    "before",
-    "show events older than the one of this id only: `next` of the page before",
-    MAX_ID_CHARS,
-)
-
 _SUMS: Final = {
     "requests": COUNT,
     "input_tokens": COUNT,
@@ -86,43 +69,6 @@ USAGE: Final[Schema] = record(
     },
     title="Usage",
 )
-_ATTEMPT: Final = {
-    "upstream": TEXT,
-    "model": TEXT,
-    "outcome": TEXT,
-    "status": or_null(COUNT),
-    "duration_ms": COUNT,
-}
-
-#: As the ledger keeps it; of an event that a later version recorded there may be more.
-EVENT: Final[Schema] = record(
-    {
-        "id": TEXT,
-        "key": or_null(TEXT),
-        "key_sha256": TEXT,
-        "route_model": TEXT,
-        "upstream": or_null(TEXT),
-        "target_model": or_null(TEXT),
-        "endpoint": TEXT,
-        "stream": FLAG,
-        "status": COUNT,
-        "input_tokens": COUNT,
-        "cached_input_tokens": COUNT,
-        "cache_write_input_tokens": COUNT,
-        "output_tokens": COUNT,
-        "estimated": FLAG,
-        "cached": FLAG,
-        "cost_usd": DOLLARS,
-        "attempts": rows(record(_ATTEMPT, more=True, title="Attempt")),
-        "latency_ms": COUNT,
-        "ts_ms": COUNT,
-        "ts": TIME,
-        "received_at": TIME,
-    },
-    more=True,
-    title="UsageEvent",
-)
-REQUESTS: Final[Schema] = record({"requests": rows(EVENT), "next": or_null(TEXT)})
 REFUSALS: Final[Schema] = record(
     {
         "since": TIME,
@@ -186,15 +132,6 @@ class UsageApi:
             ),
             Endpoint(
                 "GET",
-                "/admin/requests",
-                self.requests,
-                summary="Show the newest usage events, newest first",
-                parameters=(LIMIT, BEFORE),
-                answer=REQUESTS,
-                refusals=("not_ready",),
-            ),
-            Endpoint(
-                "GET",
                 "/admin/refusals",
                 self.refusals,
                 summary="Count refusals by key and code since the start",
@@ -222,27 +159,6 @@ class UsageApi:
             return await csv_answer(report, f"omnigate-usage-by-{by}.csv")
         since_whole = self._ledger.by_key_since if by == "key" else None
         return Answer(await report.json(since=since, until=until, by_key_since=since_whole))
-
-    async def requests(self, call: Call) -> Answer:
-        """Answer a page of the newest events, newest first, and where the next one begins."""
-        limit = read_whole(call.query, LIMIT)
-        events = self._ledger.recent(MAX_REQUESTS)
-        before = read_text(call.query, BEFORE)
-        if before is not None:
-            places = [place for place, event in enumerate(events) if event["id"] == before]
-            # Of an event that is no longer kept there is none older, either.
-            events = events[places[0] + 1 :] if places else []
-        more = events[limit - 1]["id"] if len(events) > limit else None
-        names = self._book.names_by_hash()
-        found = [
-            {
-                **event,
-                "key": names.get(event.get("key_sha256", "")),
-                "cost_usd": msgspec.Raw(str(event["cost_usd"]).encode("ascii")),
-            }
-            for event in events[:limit]
-        ]
-        return Answer(encode({"requests": found, "next": more}))
 
     async def refusals(self, call: Call) -> Answer:
         """Answer the refusals that data planes reported since the start, the largest first."""

@@ -138,6 +138,8 @@ class AnswerTests(SynchronousTestCase):
         for by in ("key", "model", "upstream", "day"):
             yield "GET", f"/admin/usage?by={by}&since=2026-11-01&until=2026-11-30", None
         yield "GET", "/admin/requests?limit=2", None
+        yield "GET", "/admin/requests?limit=1&status=failed&key=app&cursor=newest", None
+        yield "GET", "/admin/requests/2", None
         yield "GET", "/admin/refusals", None
         yield "GET", "/admin/audit?limit=1", None
         yield "GET", "/admin/config", None

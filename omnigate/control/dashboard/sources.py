@@ -18,6 +18,7 @@ from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
+from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.service import Ledger
 
 
@@ -45,3 +46,4 @@ class Sources:
     live: Live
     lately: Lately
     snapshots: Snapshots
+    search: EventSearch
