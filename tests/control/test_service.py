@@ -89,6 +89,7 @@ class ServiceTests(SynchronousTestCase):
             writers=(self.plane.scrape_writer,),
             release_state=lambda: self.ending.events.append("released"),
             stays=lambda: self.stays.append(self.plane.ledger.ready),
+            end_streams=lambda: self.ending.events.append("streams end"),
         )
         return ControlService(
             parts, self.plane.clock, {}, self.ending, lambda error: f"no port: {error}"
@@ -116,7 +117,7 @@ class ServiceTests(SynchronousTestCase):
         service = self.service()
         self.start(service)
         self.successResultOf(service.stopService())
-        self.assertEqual(self.ending.events, ["watch", "released", "stopped"])
+        self.assertEqual(self.ending.events, ["watch", "streams end", "released", "stopped"])
         self.assertFalse(self.port.listening)
         self.assertFalse(self.plane.ledger.ready)
         self.assertEqual(self.plane.clock.getDelayedCalls(), [])

@@ -63,6 +63,7 @@ class RestartCase(SynchronousTestCase):
             release_state=lambda: None,
             stays=lambda: self.memory.append("stays"),
             goes=lambda: self.memory.append("goes"),
+            end_streams=lambda: self.memory.append("streams end"),
         )
         environ = {"WATCHDOG_USEC": "10000000"}
         self.service = ControlService(parts, plane.clock, environ, self.ending, str)
@@ -159,7 +160,7 @@ class RestartTests(RestartCase):
         self.open()
         self.assertEqual(self.told, ["STATUS=ready: 1 keys, 1 upstreams, 1 routes"])
         # Twice at the start; then what was loaded goes, and what is loaded anew stays.
-        self.assertEqual(self.memory, ["stays", "stays", "goes", "stays"])
+        self.assertEqual(self.memory, ["stays", "stays", "streams end", "goes", "stays"])
 
     def test_the_manager_is_told_of_configs(self) -> None:
         """Of each that was read, whoever had it read; faults last until the file is good."""
