@@ -99,8 +99,8 @@ class TargetRecords:
     def __init__(self) -> None:
         self._config: Config | None = None
         self._known: frozenset[tuple[str, str]] = frozenset()
-        self._upstreams: frozenset[str] = frozenset()
         self._records: dict[tuple[str, str], _Record] = {}
+        self._of_upstreams: dict[str, _Record] = {}
         self._errors: dict[str, deque[AttemptError]] = {}
 
     def take(self, config: Config) -> None:
@@ -111,11 +111,12 @@ class TargetRecords:
         self._known = frozenset(
             (target.upstream, target.model) for route in config.routes for target in route.targets
         )
-        self._upstreams = frozenset(upstream.name for upstream in config.upstreams)
+        upstreams = {upstream.name for upstream in config.upstreams}
         self._records = {key: kept for key, kept in self._records.items() if key in self._known}
-        self._errors = {
-            name: kept for name, kept in self._errors.items() if name in self._upstreams
+        self._of_upstreams = {
+            name: kept for name, kept in self._of_upstreams.items() if name in upstreams
         }
+        self._errors = {name: kept for name, kept in self._errors.items() if name in upstreams}
 
     def recorded(self, event: UsageEvent, now_ms: int) -> None:
         """Take the attempts of an event that was recorded."""
@@ -132,14 +133,13 @@ class TargetRecords:
             if key not in self._known or len(self._records) >= MAX_TARGETS:
                 return
             record = self._records[key] = _Record()
-        fared = _slot(record, at_ms // SLOT_MS, now_ms // SLOT_MS)
+        of_upstream = self._of_upstreams.get(attempt.upstream)
+        if of_upstream is None:
+            of_upstream = self._of_upstreams[attempt.upstream] = _Record()
+        _count(record, attempt, at_ms, now_ms)
+        _count(of_upstream, attempt, at_ms, now_ms)
         if attempt.outcome == _OK:
-            if fared is not None:
-                fared.answered += 1
-                fared.durations[bisect_left(BUCKETS, attempt.duration_ms / 1000)] += 1
             return
-        if fared is not None:
-            fared.failed += 1
         error = AttemptError(
             at_ms,
             event.id,
@@ -160,16 +160,11 @@ class TargetRecords:
 
         :param slots: over how many times five minutes, the one that is not over among them.
         """
-        found = Fared()
-        self._add(found, self._records.get((upstream, model)), now_ms, slots)
-        return found
+        return _fared(self._records.get((upstream, model)), now_ms, slots)
 
     def upstreams_fared(self, now_ms: int, slots: int = SLOTS) -> dict[str, Fared]:
         """Return how the upstreams that were asked at all fared, over all their models."""
-        found: dict[str, Fared] = {}
-        for (upstream, _), record in self._records.items():
-            self._add(found.setdefault(upstream, Fared()), record, now_ms, slots)
-        return found
+        return {name: _fared(record, now_ms, slots) for name, record in self._of_upstreams.items()}
 
     def last_error(self, upstream: str, model: str) -> AttemptError | None:
         """Return the newest error of a target."""
@@ -181,12 +176,26 @@ class TargetRecords:
         kept = self._errors.get(upstream, ())
         return sorted(kept, key=lambda error: error.at_ms)[::-1]
 
-    def _add(self, found: Fared, record: _Record | None, now_ms: int, slots: int) -> None:
-        if record is not None:
-            oldest = now_ms // SLOT_MS - slots
-            for number, fared in record.slots.items():
-                if number > oldest:
-                    found.add(fared)
+
+def _count(record: _Record, attempt: AttemptRecord, at_ms: int, now_ms: int) -> None:
+    fared = _slot(record, at_ms // SLOT_MS, now_ms // SLOT_MS)
+    if fared is None:
+        return
+    if attempt.outcome == _OK:
+        fared.answered += 1
+        fared.durations[bisect_left(BUCKETS, attempt.duration_ms / 1000)] += 1
+    else:
+        fared.failed += 1
+
+
+def _fared(record: _Record | None, now_ms: int, slots: int) -> Fared:
+    found = Fared()
+    if record is not None:
+        oldest = now_ms // SLOT_MS - slots
+        for number, fared in record.slots.items():
+            if number > oldest:
+                found.add(fared)
+    return found
 
 
 def _slot(record: _Record, number: int, now: int) -> Fared | None:

@@ -1,0 +1,235 @@
+"""Models and upstreams: what clients may ask for, who is asked, and how those fare."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlencode
+
+import attrs
+
+from omnigate.config.schema import Config, RouteConfig, UpstreamConfig
+from omnigate.control.dashboard.model_rows import (
+    LATELY_SLOTS,
+    RouteRow,
+    error_row,
+    route_row,
+    states_of,
+    upstream_path,
+)
+from omnigate.control.dashboard.pages import Pages
+from omnigate.control.dashboard.sources import Sources
+from omnigate.control.dashboard.target_states import (
+    Moment,
+    State,
+    moment_of,
+    target_state,
+    upstream_state,
+)
+from omnigate.control.dashboard.upstream_rows import plane_rows, served_models
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.target_record import Fared
+from omnigate.errors import GatewayError
+
+#: Models on one page: with two targets each that is a hundred rows.
+MODELS_A_PAGE: Final = 50
+
+#: Targets of a model that a list shows; its own page has all.
+TARGETS_IN_A_LIST: Final = 4
+
+#: Upstreams in the list, those in trouble first.
+MAX_UPSTREAMS_SHOWN: Final = 100
+
+#: Routes that are judged in one turn of the reactor: some 3 ms with two targets each.
+ROUTES_A_TURN: Final = 200
+
+TROUBLE: Final = "trouble"
+
+
+@attrs.frozen
+class UpstreamRow:
+    """One upstream in the list."""
+
+    name: str
+    path: str
+    protocol: str
+    state: State
+    hour: Fared
+
+
+class ModelsPage:
+    """The endpoints of models and upstreams."""
+
+    def __init__(self, pages: Pages, sources: Sources) -> None:
+        self._pages = pages
+        self._sources = sources
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return (
+            Endpoint("GET", "/models", self.show, free_query=True),
+            Endpoint("GET", "/models/one", self.show_model, free_query=True),
+            Endpoint("GET", "/models/upstream", self.show_upstream, free_query=True),
+        )
+
+    async def show(self, call: Call) -> Answer:
+        """List the models, some on a page, and the upstreams behind them."""
+        config, moment = self._config, self._moment()
+        name, state = call.query.get("q", ""), call.query.get("state", "")
+        found = await self._found(config, moment, name, state)
+        number = _page_number(call.query.get("page", ""), len(found))
+        start = number * MODELS_A_PAGE
+        routes = found[start : start + MODELS_A_PAGE]
+        upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        rows = []
+        for route in routes:
+            shown = attrs.evolve(route, targets=route.targets[:TARGETS_IN_A_LIST])
+            row = self._row(config, upstreams, shown, moment)
+            state_of_all = states_of(route, self._sources.lately, moment)
+            rows.append(attrs.evolve(row, state=state_of_all))
+            if len(rows) % 10 == 0:
+                await self._sources.pause()
+        filters = {key: value for key, value in (("q", name), ("state", state)) if value}
+        more = {route.model: len(route.targets) - TARGETS_IN_A_LIST for route in routes}
+        return self._pages.answer(
+            "models.html",
+            call.person,
+            title="Models",
+            place="/models",
+            rows=rows,
+            more=more,
+            total=len(config.routes),
+            found=len(found),
+            first=start + 1,
+            q=name,
+            state=state,
+            newer=_page_path(filters, number - 1) if number else "",
+            older=_page_path(filters, number + 1) if start + MODELS_A_PAGE < len(found) else "",
+            upstreams=() if number or filters else self._upstream_rows(config, moment),
+            upstreams_total=len(config.upstreams),
+            config_path=self._sources.config_file.path,
+            since_ms=self._sources.lately.since_ms,
+            is_heard=moment.is_heard,
+        )
+
+    async def show_model(self, call: Call) -> Answer:
+        """Show one model, all its targets with all that is known of them."""
+        config, model = self._config, call.query.get("model", "")
+        route = config.routes_by_model.get(model)
+        if route is None:
+            raise GatewayError("not_found", "the config in force has no such model")
+        upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        moment = self._moment()
+        return self._pages.answer(
+            "model.html",
+            call.person,
+            title=model,
+            place="/models",
+            row=self._row(config, upstreams, route, moment),
+            since_ms=self._sources.lately.since_ms,
+            is_heard=moment.is_heard,
+        )
+
+    async def show_upstream(self, call: Call) -> Answer:
+        """Show one upstream, its models, its errors, and what each data plane says of it."""
+        config, name = self._config, call.query.get("name", "")
+        upstream = next((found for found in config.upstreams if found.name == name), None)
+        if upstream is None:
+            raise GatewayError("not_found", "the config in force has no such upstream")
+        lately, now_ms = self._sources.lately, self._sources.now_ms()
+        moment = self._moment()
+        served, served_total = served_models(config, name)
+        hour = lately.targets.upstreams_fared(now_ms).get(name, Fared())
+        return self._pages.answer(
+            "upstream.html",
+            call.person,
+            title=name,
+            place="/models",
+            upstream=upstream,
+            state=self._upstream_state(moment, name),
+            hour=hour,
+            missing=moment.missing.get(name, ()),
+            served=[
+                (
+                    model,
+                    target_state(
+                        moment, name, model, lately.targets.fared(name, model, now_ms, LATELY_SLOTS)
+                    ),
+                    lately.targets.fared(name, model, now_ms),
+                    routes,
+                )
+                for model, routes in served
+            ],
+            served_total=served_total,
+            errors=[error_row(error) for error in lately.targets.errors(name)],
+            planes=plane_rows(lately.planes.all(now_ms), name, now_ms),
+            since_ms=lately.since_ms,
+        )
+
+    # -- parts of them ------------------------------------------------------------------------
+
+    @property
+    def _config(self) -> Config:
+        return self._sources.config_file.config
+
+    def _moment(self) -> Moment:
+        now_ms = self._sources.now_ms()
+        return moment_of(self._sources.lately.planes.all(now_ms), now_ms)
+
+    async def _found(
+        self, config: Config, moment: Moment, name: str, state: str
+    ) -> list[RouteConfig]:
+        """Return the routes that filters leave, by their names."""
+        needle = name.lower()
+        found = [route for route in config.routes if needle in route.model.lower()]
+        if state == TROUBLE:
+            troubled = []
+            for number, route in enumerate(found, 1):
+                if states_of(route, self._sources.lately, moment).is_trouble:
+                    troubled.append(route)
+                if number % ROUTES_A_TURN == 0:
+                    await self._sources.pause()
+            found = troubled
+        return sorted(found, key=lambda route: route.model)
+
+    def _row(
+        self,
+        config: Config,
+        upstreams: dict[str, UpstreamConfig],
+        route: RouteConfig,
+        moment: Moment,
+    ) -> RouteRow:
+        return route_row(config, upstreams, route, self._sources.lately, moment)
+
+    def _upstream_rows(self, config: Config, moment: Moment) -> list[UpstreamRow]:
+        targets, now_ms = self._sources.lately.targets, moment.now_ms
+        lately, hour = (
+            targets.upstreams_fared(now_ms, LATELY_SLOTS),
+            targets.upstreams_fared(now_ms),
+        )
+        rows = [
+            UpstreamRow(
+                upstream.name,
+                upstream_path(upstream.name),
+                upstream.protocol,
+                upstream_state(moment, upstream.name, lately.get(upstream.name, Fared())),
+                hour.get(upstream.name, Fared()),
+            )
+            for upstream in config.upstreams
+        ]
+        rows.sort(key=lambda row: (not row.state.is_trouble, row.name))
+        return rows[:MAX_UPSTREAMS_SHOWN]
+
+    def _upstream_state(self, moment: Moment, name: str) -> State:
+        fared = self._sources.lately.targets.upstreams_fared(moment.now_ms, LATELY_SLOTS)
+        return upstream_state(moment, name, fared.get(name, Fared()))
+
+
+def _page_number(text: str, rows: int) -> int:
+    """Return the number of a page that there is, from 0 on."""
+    last = max(0, (rows - 1) // MODELS_A_PAGE)
+    return min(int(text), last) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+
+
+def _page_path(filters: dict[str, str], number: int) -> str:
+    query = urlencode(filters | ({"page": str(number)} if number else {}))
+    return f"/models?{query}" if query else "/models"
