@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigate.control.dashboard.models_page import ModelsPage
 from omnigate.control.dashboard.overview_page import OverviewPage
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.sources import Sources
@@ -12,7 +13,10 @@ class Dashboard:
     """The endpoints of people who have signed in; each topic has a module of its own."""
 
     def __init__(self, pages: Pages, sources: Sources) -> None:
-        self._topics = (OverviewPage(pages, sources),)
+        self._topics = (
+            OverviewPage(pages, sources),
+            ModelsPage(pages, sources),
+        )
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
