@@ -37,6 +37,7 @@ from omnigate.control.guard import RESTARTING, Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
+from omnigate.control.last_uses import LastUses
 from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
@@ -175,6 +176,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
 
     def recorded(event: UsageEvent, cost_nano: int) -> None:
         watch.touch(event, cost_nano)
+        last_uses.recorded(event)
         metrics.recorded(event, cost_nano)
         lasting.lately.recorded(event, cost_nano, config_file.config, lasting.now_ms())
 
@@ -220,6 +222,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lambda: config_file.config.retention.ledger_ids_days,
     )
     watch = BudgetWatch(book, ledger, lasting.now_ms)
+    last_uses = LastUses(ledger.recent)
     snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)
     admin = AdminApi(
         book,
@@ -244,6 +247,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         history,
         admin_keys,
         lasting.reports,
+        last_uses,
         metrics,
         lasting.clock,
         lasting.now_ms,

@@ -123,6 +123,18 @@ class Reports:
         """Return every count, the largest first."""
         return sorted(self._rows.values(), key=lambda row: (-row.count, row.key, row.code))
 
+    def of_key(self, key: str) -> list[RefusalRow]:
+        """Return the counts of one key, the largest first."""
+        found = [row for row in self._rows.values() if row.key == key]
+        return sorted(found, key=lambda row: (-row.count, row.code))
+
+    def by_key(self) -> dict[str, int]:
+        """Return how many requests of each key were refused."""
+        found: dict[str, int] = {}
+        for row in self._rows.values():
+            found[row.key] = found.get(row.key, 0) + row.count
+        return found
+
     def report_figures(
         self,
         figures: Mapping[str, float],

@@ -26,6 +26,7 @@ from omnigate.ledger.books import RECENT_EVENTS, Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
 from omnigate.ledger.day_costs import DayCosts
 from omnigate.ledger.family import Family
+from omnigate.ledger.key_history import KeyHistory, key_history, last_days
 from omnigate.ledger.loading import Loaded
 from omnigate.ledger.recording import (
     MAX_BATCH_EVENTS,
@@ -426,6 +427,20 @@ class Ledger:
         :raises ValueError: ``by`` is no grouping, or a day is none.
         """
         return self._ready_books().totals.costs_by_day(by, groups, since, until)
+
+    def key_history(self, key_hashes: Iterable[str], now_ms: int) -> KeyHistory:
+        """What a key used on the last thirty days, in this month, and ever.
+
+        :raises LedgerNotReady: it is not loaded.
+        """
+        return key_history(self._ready_books().totals, key_hashes, now_ms)
+
+    def last_days(self, key_hashes: Iterable[str], now_ms: int) -> dict[str, str]:
+        """The last day on which each of these hashes was used; see :func:`last_days`.
+
+        :raises LedgerNotReady: it is not loaded.
+        """
+        return last_days(self._ready_books().totals, key_hashes, now_ms)
 
     @property
     def by_key_since(self) -> str | None:

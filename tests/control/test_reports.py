@@ -32,6 +32,20 @@ class RefusalTests(SynchronousTestCase):
             [("a", "rate_limit_exceeded", 5, 5), ("b", "invalid_json", 2, 7)],
         )
 
+    def test_of_one_key(self) -> None:
+        """The counts of one key alone, and the sum of each."""
+        reports = Reports(0)
+        for key, code, count in (
+            ("app", "invalid_json", 1),
+            ("app", "budget_exceeded", 5),
+            ("web", "budget_exceeded", 9),
+        ):
+            reports.refused(key, code, count, 7)
+        found = [(row.code, row.count) for row in reports.of_key("app")]
+        self.assertEqual(found, [("budget_exceeded", 5), ("invalid_json", 1)])
+        self.assertEqual(reports.of_key("nobody"), [])
+        self.assertEqual(reports.by_key(), {"app": 6, "web": 9})
+
     def test_codes(self) -> None:
         """Codes of the table are counted by name, clients that left too, and all others as one."""
         reports = Reports(0)

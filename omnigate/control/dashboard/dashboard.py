@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from omnigate.control.dashboard.key_form_page import KeyFormPage
+from omnigate.control.dashboard.keys_page import KeysPage
 from omnigate.control.dashboard.models_page import ModelsPage
 from omnigate.control.dashboard.overview_page import OverviewPage
 from omnigate.control.dashboard.pages import Pages
@@ -13,8 +15,11 @@ class Dashboard:
     """The endpoints of people who have signed in; each topic has a module of its own."""
 
     def __init__(self, pages: Pages, sources: Sources) -> None:
+        keys = KeysPage(pages, sources)
         self._topics = (
             OverviewPage(pages, sources),
+            keys,
+            KeyFormPage(pages, sources, keys),
             ModelsPage(pages, sources),
         )
 

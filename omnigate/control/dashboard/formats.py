@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from omnigate.money import NANO_PER_USD
+from omnigate.money import NANO_PER_USD, usd
 from omnigate.periods import rfc3339
 
 #: Between a number and its unit, so that they stay on one line.
@@ -42,6 +42,12 @@ def dollars(nano: int) -> str:
         digits += 1
     digits = min(9, digits + 1)
     return f"{sign}${amount / NANO_PER_USD:.{digits}f}"
+
+
+def exact_dollars(nano: int) -> str:
+    """Return nano-dollars as dollars with all their decimals: what somebody has set."""
+    whole, point, decimals = usd(nano).partition(".")
+    return f"${int(whole):,}{point}{decimals.ljust(2, '0') if point else ''}"
 
 
 def duration(ms: float) -> str:
@@ -79,6 +85,7 @@ def filled(text: object) -> Any:
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "count": count,
     "dollars": dollars,
+    "exact_dollars": exact_dollars,
     "duration": duration,
     "percent": percent,
     "moment": moment,

@@ -14,6 +14,7 @@ from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.dashboard.live import Live
 from omnigate.control.keys import KeyBook
+from omnigate.control.last_uses import LastUses
 from omnigate.control.lately import Lately
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
@@ -39,6 +40,7 @@ class Sources:
     history: ConfigHistory
     admin_keys: AdminKeyStore
     reports: Reports
+    last_uses: LastUses
     metrics: ControlMetrics
     clock: IReactorTime
     now_ms: Callable[[], int]

@@ -1,0 +1,183 @@
+"""What is typed to make or change a gateway key, and what it means to the admin API.
+
+A field holds text as a person sees it; the members that come out are judged by the readers of the
+API, so that the faults have the same words. A field that is left empty says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from omnigate.config.key_values import ENDPOINT_KINDS
+from omnigate.control.forms import Form
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.key_change import written
+from omnigate.control.key_secret import sha256_hex
+from omnigate.money import usd
+from omnigate.periods import MONTHLY, TOTAL, UTC, rfc3339
+
+#: What a new key's budget counts for, unless somebody chooses otherwise.
+DEFAULT_PERIOD: Final = MONTHLY
+
+#: Longer texts are no numbers, and are told as such.
+MAX_NUMBER_CHARS: Final = 40
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)", re.ASCII)
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?P<seconds>:\d\d(?:\.\d{1,9})?)?", re.ASCII)
+_BETWEEN = re.compile(r"[\s,]+")
+
+_encode = msgspec.json.Encoder(decimal_format="string", order="sorted").encode
+
+
+@attrs.frozen
+class KeyForm:
+    """The fields of the form, as they are shown.
+
+    :ivar models: one a line, and so are ``allowed_ips``.
+    :ivar endpoints: the boxes that are ticked.
+    :ivar expires_at: as browsers write a date and time, which is meant in UTC, or RFC 3339.
+    """
+
+    name: str = ""
+    budget_usd: str = ""
+    soft_budget_usd: str = ""
+    budget_period: str = DEFAULT_PERIOD
+    budget_timezone: str = UTC
+    rpm: str = ""
+    tpm: str = ""
+    max_concurrent: str = ""
+    models: str = ""
+    allowed_ips: str = ""
+    endpoints: tuple[str, ...] = ()
+    expires_at: str = ""
+    disabled: bool = False
+
+    @property
+    def expires_kind(self) -> str:
+        """The kind of field that can show what is in it: not every text is a browser's time."""
+        is_local = not self.expires_at or _LOCAL.fullmatch(self.expires_at)
+        return "datetime-local" if is_local else "text"
+
+    @property
+    def expires_step(self) -> str:
+        """How fine a time the field takes, in seconds: as fine as the one that is in it."""
+        if "." in self.expires_at:
+            return "0.001"
+        return "1" if self.expires_at.count(":") > 1 else "60"
+
+
+def typed(form: Form) -> KeyForm:
+    """Return what somebody has typed."""
+    return KeyForm(
+        **{
+            name: form.get(name)
+            for name in attrs.fields_dict(KeyForm)
+            if name not in ("endpoints", "disabled")
+        },
+        endpoints=form.all("endpoints"),
+        disabled=bool(form.get("disabled")),
+    )
+
+
+def filled(key: GatewayKey) -> KeyForm:
+    """Return the form as it is shown to somebody who wants to change a key."""
+    budgeted = (
+        {"budget_period": key.budget_period, "budget_timezone": key.budget_timezone}
+        if key.has_budget
+        else {}
+    )
+    return KeyForm(
+        name=key.name,
+        budget_usd="" if key.budget_nano is None else usd(key.budget_nano),
+        soft_budget_usd="" if key.soft_budget_nano is None else usd(key.soft_budget_nano),
+        **budgeted,
+        rpm=str(key.rpm or ""),
+        tpm=str(key.tpm or ""),
+        max_concurrent=str(key.max_concurrent or ""),
+        models="\n".join(key.models or ()),
+        allowed_ips="\n".join(key.allowed_ips or ()),
+        endpoints=tuple(kind for kind in ENDPOINT_KINDS if kind in (key.endpoints or ())),
+        expires_at=_local(key.expires_ms) if key.expires_ms else "",
+        disabled=key.disabled,
+    )
+
+
+def members(form: KeyForm) -> dict[str, Any]:
+    """Return what a form says, as the admin API's JSON would; what is left empty is not in it.
+
+    A period counts with a budget only, and a zone with a period that turns.
+    """
+    said: dict[str, Any] = {
+        "name": form.name,
+        "budget_usd": _number(form.budget_usd.removeprefix("$")),
+        "soft_budget_usd": _number(form.soft_budget_usd.removeprefix("$")),
+        "rpm": _number(form.rpm),
+        "tpm": _number(form.tpm),
+        "max_concurrent": _number(form.max_concurrent),
+        "models": _entries(form.models),
+        "allowed_ips": _entries(form.allowed_ips),
+        "endpoints": list(form.endpoints) or None,
+        "expires_at": _instant(form.expires_at),
+        "disabled": form.disabled or None,
+    }
+    if form.budget_usd or form.soft_budget_usd:
+        said["budget_period"] = form.budget_period or None
+        if form.budget_period != TOTAL:
+            said["budget_timezone"] = form.budget_timezone or None
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def changes(before: KeyForm, after: KeyForm) -> dict[str, Any]:
+    """Return the members that are others, ``null`` for those that say nothing any more."""
+    was, now = members(before), members(after)
+    return {
+        name: now.get(name)
+        for name in {**was, **now}
+        if name != "name" and was.get(name) != now.get(name)
+    }
+
+
+def mark(key: GatewayKey) -> str:
+    """Return what tells a key with these members from the same key with others."""
+    return sha256_hex(_encode(written(key)).decode())[:32]
+
+
+def rotation_mark(key: GatewayKey) -> str:
+    """Return what tells a key from the same key with another secret; it tells nothing of either."""
+    return sha256_hex(f"rotation of {key.secret_sha256}")[:32]
+
+
+def _number(text: str) -> object:
+    """Return the number that a text is; a text that is none, for others to refuse."""
+    text = text.strip()
+    if len(text) <= MAX_NUMBER_CHARS:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _DECIMAL.fullmatch(text):
+            return Decimal(text)
+    return text or None
+
+
+def _entries(text: str) -> list[str] | None:
+    """Return the entries of a list that are typed one a line, or with commas."""
+    return [entry for entry in _BETWEEN.split(text) if entry] or None
+
+
+def _instant(text: str) -> str | None:
+    """Return a time as RFC 3339 writes it, where it is one that a browser has written."""
+    found = _LOCAL.fullmatch(text)
+    if found is None:
+        return text or None
+    return f"{text}{'' if found['seconds'] else ':00'}Z"
+
+
+def _local(ms: int) -> str:
+    """Return an instant as a browser's field shows it, no finer than it has to be."""
+    text = rfc3339(ms).removesuffix("Z").removesuffix(".000")
+    return text.removesuffix(":00") if len(text) == len("2027-01-31T00:00:00") else text

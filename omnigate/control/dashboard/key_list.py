@@ -1,0 +1,250 @@
+"""The list of keys: which of them, in which order, a page at a time.
+
+Ten thousand keys may have to be judged for one page, so that is done a few hundred at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final
+from urllib.parse import urlencode
+
+import attrs
+
+from omnigate.control.dashboard.key_states import STATES, Meter, badness, meter, states_of
+from omnigate.control.dashboard.sources import Sources
+from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.last_uses import LastUse
+from omnigate.ledger.budgets import Standing
+
+#: Keys of one page.
+ROWS: Final = 100
+
+#: Keys that are judged in one go: 5 ms.
+JUDGED_AT_ONCE: Final = 500
+
+#: Names of keys are no longer.
+MAX_PART_CHARS: Final = 64
+
+NAME: Final = "name"
+ORDERS: Final[Mapping[str, str]] = {
+    NAME: "Name",
+    "worst": "Worst first",
+    "spent": "Largest spend first",
+    "refused": "Most refusals first",
+}
+
+
+@attrs.frozen
+class Wanted:
+    """What somebody wants to see.
+
+    :ivar part: of the name, in lower case.
+    :ivar state: one of :data:`~omnigate.control.dashboard.key_states.STATES`, or empty for all.
+    :ivar order: one of :data:`ORDERS`.
+    :ivar page: from 1 on.
+    """
+
+    part: str = ""
+    state: str = ""
+    order: str = NAME
+    page: int = 1
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some keys may be left out."""
+        return bool(self.part or self.state)
+
+    def target(self, page: int) -> str:
+        """Return the address of another page of the same list."""
+        said = {"q": self.part, "state": self.state, "order": self.order, "page": page}
+        plain = {"q": "", "state": "", "order": NAME, "page": 1}
+        query = urlencode({name: value for name, value in said.items() if value != plain[name]})
+        return f"/keys?{query}" if query else "/keys"
+
+
+def wanted(query: Mapping[str, str]) -> Wanted:
+    """Read the filters of a list; what cannot be meant is the same as nothing."""
+    state, order, page = query.get("state", ""), query.get("order", NAME), query.get("page", "")
+    return Wanted(
+        query.get("q", "")[:MAX_PART_CHARS].lower(),
+        state if state in STATES else "",
+        order if order in ORDERS else NAME,
+        max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 6 else 1,
+    )
+
+
+@attrs.frozen
+class Judged:
+    """A key and how it is doing.
+
+    :ivar stands: ``None`` until the ledger is loaded.
+    :ivar refused: how many requests of it were refused since the start.
+    """
+
+    key: GatewayKey
+    states: tuple[str, ...]
+    stands: Standing | None
+    refused: int = 0
+
+    @property
+    def meter(self) -> Meter | None:
+        """How full its budget is."""
+        return meter(self.key, self.stands, self.states)
+
+
+@attrs.frozen
+class KeyRow:
+    """One line of the list.
+
+    :ivar last_use: when it was used last, where that is known to the moment.
+    :ivar last_day: else the last day of a use; ``None`` where the ledger knows of none.
+    :ivar was_used: whether it was ever used.
+    """
+
+    judged: Judged
+    last_use: LastUse | None
+    last_day: str | None
+    was_used: bool
+
+    @property
+    def key(self) -> GatewayKey:
+        """The key."""
+        return self.judged.key
+
+    @property
+    def limits(self) -> str:
+        """Its limits in short."""
+        return short_limits(self.key)
+
+
+@attrs.frozen
+class KeyPage:
+    """One page of the list.
+
+    :ivar found: how many keys there are on all pages.
+    :ivar total: how many there are without any filter.
+    :ivar first: the place of the first row, from 1 on.
+    """
+
+    rows: tuple[KeyRow, ...]
+    found: int
+    total: int
+    first: int
+    newer: str
+    older: str
+
+
+class KeyList:
+    """Finds pages of keys; the keys by name are kept until one of them changes."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._named: tuple[object, tuple[GatewayKey, ...]] = (None, ())
+
+    async def find(self, wanted: Wanted) -> KeyPage:
+        """Return a page of the list; one behind the last is the last."""
+        keys = self._by_name()
+        total = len(keys)
+        if wanted.part:
+            keys = tuple(key for key in keys if wanted.part in key.name.lower())
+        refused = self._sources.reports.by_key()
+        if wanted.state or wanted.order != NAME:
+            judged = await self._judge_all(keys, wanted.state, refused)
+            judged.sort(key=_ORDER[wanted.order])
+            start = _start(wanted.page, len(judged))
+            found, shown = len(judged), judged[start : start + ROWS]
+        else:
+            start = _start(wanted.page, len(keys))
+            found = len(keys)
+            shown = [self.judge(key, refused) for key in keys[start : start + ROWS]]
+        page = start // ROWS + 1
+        return KeyPage(
+            self._rows(shown),
+            found,
+            total,
+            start + 1,
+            wanted.target(page - 1) if page > 1 else "",
+            wanted.target(page + 1) if start + ROWS < found else "",
+        )
+
+    def _by_name(self) -> tuple[GatewayKey, ...]:
+        """Return all keys by name; to sort ten thousand takes 3 ms."""
+        revision = self._sources.book.revision
+        if self._named[0] != revision:
+            self._named = revision, tuple(sorted(self._sources.book, key=attrgetter("name")))
+        return self._named[1]
+
+    async def _judge_all(
+        self, keys: Sequence[GatewayKey], state: str, refused: Mapping[str, int]
+    ) -> list[Judged]:
+        found: list[Judged] = []
+        for some in _steps(keys):
+            judged = (self.judge(key, refused) for key in some)
+            found += [one for one in judged if not state or state in one.states]
+            await self._sources.pause()
+        return found
+
+    def judge(self, key: GatewayKey, refused: Mapping[str, int]) -> Judged:
+        """Look how a key is doing."""
+        sources = self._sources
+        stands = sources.watch.standing(key) if sources.ledger.ready else None
+        states = states_of(key, stands, sources.now_ms())
+        return Judged(key, states, stands, refused.get(key.name, 0))
+
+    def _rows(self, shown: Sequence[Judged]) -> tuple[KeyRow, ...]:
+        """Find out when the keys of a page were used last."""
+        sources = self._sources
+        if not sources.ledger.ready:
+            return tuple(KeyRow(judged, None, None, False) for judged in shown)
+        uses = {one.key.sha256: sources.last_uses.of(one.key.sha256) for one in shown}
+        unseen = [sha256 for sha256, use in uses.items() if use is None]
+        days = sources.ledger.last_days(unseen, sources.now_ms())
+        return tuple(
+            KeyRow(
+                one,
+                uses[one.key.sha256],
+                days.get(one.key.sha256),
+                sources.ledger.lifetime(one.key.hashes).requests > 0,
+            )
+            for one in shown
+        )
+
+
+def _steps(keys: Sequence[GatewayKey]) -> Iterator[Sequence[GatewayKey]]:
+    for start in range(0, len(keys), JUDGED_AT_ONCE):
+        yield keys[start : start + JUDGED_AT_ONCE]
+
+
+def _start(page: int, count: int) -> int:
+    """Return where a page begins."""
+    last = max(0, count - 1) // ROWS
+    return min(page - 1, last) * ROWS
+
+
+def _share(judged: Judged) -> float:
+    found = judged.meter
+    return 0.0 if found is None else found.share
+
+
+_ORDER: Final[Mapping[str, Callable[[Judged], tuple[object, ...]]]] = {
+    NAME: lambda one: (one.key.name,),
+    "worst": lambda one: (badness(one.states), -_share(one), -one.refused, one.key.name),
+    "spent": lambda one: (-(one.stands.spent_nano if one.stands else 0), one.key.name),
+    "refused": lambda one: (-one.refused, one.key.name),
+}
+
+
+def short_limits(key: GatewayKey) -> str:
+    """Return the limits of a key as a list has room for them."""
+    found = (
+        (key.rpm, "requests/min"),
+        (key.tpm, "tokens/min"),
+        (key.max_concurrent, "at once"),
+    )
+    return ", ".join(f"{_grouped(limit)} {what}" for limit, what in found if limit)
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
