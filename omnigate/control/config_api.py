@@ -127,7 +127,7 @@ class ConfigApi:
 
     async def reload(self, call: Call) -> Answer:
         """Read the config file again; one with faults is refused with all of them."""
-        if await self._config_file.reload(Cause(call.actor, call.address, call.request_id)):
+        if await reload_for(self._config_file, call):
             config = self._config_file.config
             counts = {
                 "keys": len(config.keys),
@@ -153,6 +153,14 @@ class ConfigApi:
             if call.name == str(entry.id):
                 return Answer(encode({**_row(entry), "text": entry.text}))
         raise GatewayError("not_found", "the history has no config of this number (any more)")
+
+
+async def reload_for(config_file: ConfigFile, call: Call) -> bool:
+    """Read the config file again for whoever calls; return whether it was good.
+
+    :raises GatewayError: a good config could not be put in force.
+    """
+    return await config_file.reload(Cause(call.actor, call.address, call.request_id))
 
 
 def _row(entry: HistoryEntry) -> dict[str, Any]:

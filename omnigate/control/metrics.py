@@ -437,6 +437,10 @@ class ControlMetrics:
         """Count a request whose credentials were refused."""
         self._auth_failures.add((audience, reason))
 
+    def auth_failures(self) -> dict[tuple[str, str], int]:
+        """Return how many were refused so far, by audience and reason."""
+        return {(labels[0], labels[1]): int(n) for labels, n in self._auth_failures.rows.items()}
+
     def ledger_loaded(self, seconds: float) -> None:
         """Note that the ledger is ready."""
         self._ledger_load_seconds = seconds

@@ -27,6 +27,19 @@ class Place:
 PLACES: Final = (
     Place("/sign-in", signed_in=False),
     Place("/"),
+    Place("/refusals"),
+    Place("/refusals?key=mobile&code=rate_limit_exceeded"),
+    Place("/refusals?code=internal_error"),
+    Place("/audit"),
+    Place("/audit?action=key.create"),
+    Place("/audit?target=nobody"),
+    Place("/config"),
+    Place("/config?read=again"),
+    Place("/config/routes"),
+    Place("/config/keys"),
+    Place("/config/text"),
+    Place("/config/history"),
+    Place("/config/history/1"),
 )
 
 
@@ -42,4 +55,5 @@ def pages_of(endpoints: Iterable[Endpoint]) -> set[str]:
         and "{" not in endpoint.pattern
         and audience_of(endpoint.pattern) in (PEOPLE, STRANGERS)
         and not endpoint.pattern.startswith(("/live/", "/assets/"))
+        and not endpoint.pattern.endswith("/csv")
     }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from omnigate.control.dashboard.audit_page import AuditPage
+from omnigate.control.dashboard.config_history_page import ConfigHistoryPage
+from omnigate.control.dashboard.config_page import ConfigPage
 from omnigate.control.dashboard.key_form_page import KeyFormPage
 from omnigate.control.dashboard.keys_page import KeysPage
 from omnigate.control.dashboard.models_page import ModelsPage
 from omnigate.control.dashboard.overview_page import OverviewPage
 from omnigate.control.dashboard.pages import Pages
+from omnigate.control.dashboard.refusals_page import RefusalsPage
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.routes import Endpoint
 
@@ -21,6 +25,10 @@ class Dashboard:
             keys,
             KeyFormPage(pages, sources, keys),
             ModelsPage(pages, sources),
+            RefusalsPage(pages, sources),
+            AuditPage(pages, sources),
+            ConfigPage(pages, sources),
+            ConfigHistoryPage(pages, sources),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from omnigate.money import NANO_PER_USD, usd
 from omnigate.periods import rfc3339
 
 #: Between a number and its unit, so that they stay on one line.
 THIN: Final = "\N{NARROW NO-BREAK SPACE}"
+
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", re.ASCII)
 
 _STEPS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
@@ -72,7 +75,13 @@ def percent(share: float) -> str:
 
 def moment(ms: int) -> Markup:
     """Return a moment; the script shows it in the reader's zone, and UTC is told on hover."""
-    text = rfc3339(ms)
+    return instant(rfc3339(ms))
+
+
+def instant(text: str) -> Markup:
+    """Return a moment that is told as RFC 3339 in UTC, as :func:`moment` does; else the text."""
+    if not _INSTANT.fullmatch(text):
+        return escape(text)
     plain = f"{text[:10]} {text[11:19]}"
     return Markup('<time datetime="{}" title="{} UTC">{} UTC</time>').format(text, plain, plain)
 
@@ -89,5 +98,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "duration": duration,
     "percent": percent,
     "moment": moment,
+    "instant": instant,
     "filled": filled,
 }

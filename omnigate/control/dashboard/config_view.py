@@ -1,0 +1,202 @@
+"""The tables of a config as pages show them, and what was new in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from omnigate.config.schema import KeyConfig, RouteConfig, TargetConfig, UpstreamConfig
+from omnigate.config.structure import Fault
+from omnigate.control.redaction import redacted
+
+#: Upstreams, routes or keys of a page.
+ROWS_A_PAGE: Final = 50
+
+#: Targets of a route, or entries of a list, that are told; of more only how many there are.
+MAX_ENTRIES: Final = 8
+
+#: Faults that are told; whoever has more mends these first.
+MAX_FAULTS: Final = 50
+
+
+@attrs.frozen
+class FaultLine:
+    """One fault of the file: what to do stands in the message."""
+
+    place: str
+    row: str
+    message: str
+
+
+def fault_lines(faults: Sequence[Fault]) -> list[FaultLine]:
+    """Return the first faults of a file; secrets were taken out when it was read."""
+    return [FaultLine(fault.path, fault.row, fault.message) for fault in faults[:MAX_FAULTS]]
+
+
+@attrs.frozen
+class UpstreamLine:
+    """One upstream.
+
+    :ivar odd: what of it is not as it comes.
+    """
+
+    name: str
+    protocol: str
+    base_url: str
+    credential: str
+    odd: Sequence[str]
+
+
+def upstream_line(upstream: UpstreamConfig) -> UpstreamLine:
+    """Return an upstream as it is shown."""
+    odd = [
+        f"{name.replace('_', ' ')}: {_value(getattr(upstream, name))}"
+        for name in _FIELDS_THAT_MAY_BE_ODD
+        if getattr(upstream, name) != getattr(_PLAIN, name)
+    ]
+    return UpstreamLine(
+        upstream.name,
+        upstream.protocol,
+        redacted(upstream.base_url),
+        upstream.api_key_env or "",
+        odd,
+    )
+
+
+@attrs.frozen
+class RouteLine:
+    """One route.
+
+    :ivar targets: the first ones, each in words.
+    :ivar more: how many there are beside these.
+    """
+
+    model: str
+    strategy: str
+    targets: Sequence[str]
+    more: int
+    cache_ttl_s: int
+
+
+def route_line(route: RouteConfig) -> RouteLine:
+    """Return a route as it is shown."""
+    weighs = route.strategy == "weighted"
+    targets = [_target(target, weighs) for target in route.targets[:MAX_ENTRIES]]
+    more = len(route.targets) - len(targets)
+    return RouteLine(
+        route.model, route.strategy.replace("_", " "), targets, more, route.cache_ttl_s
+    )
+
+
+def _target(target: TargetConfig, weighs: bool) -> str:
+    words = f"{target.model} at {target.upstream}"
+    if weighs:
+        words += f", weight {target.weight}"
+    if target.price is not None:
+        words += f", ${target.price.input} in and ${target.price.output} out per million tokens"
+    return words
+
+
+@attrs.frozen
+class KeyLine:
+    """One key of the file.
+
+    :ivar secret: where its secret or its hash is.
+    :ivar limits: what limits it, in words.
+    """
+
+    name: str
+    secret: str
+    limits: Sequence[str]
+
+
+def key_line(key: KeyConfig) -> KeyLine:
+    """Return a key of the file as it is shown."""
+    limits = [
+        f"{words}: {_value(getattr(key, name))}"
+        for name, words in _LIMITS.items()
+        if getattr(key, name) not in (None, 0)
+    ]
+    if key.budget_usd is not None or key.soft_budget_usd is not None:
+        limits.append(f"budget period: {key.budget_period}, {key.budget_timezone}")
+    return KeyLine(key.name, f"variable {key.key_env}" if key.key_env else "hash", limits)
+
+
+_LIMITS: Final = {
+    "rpm": "requests a minute",
+    "tpm": "tokens a minute",
+    "max_concurrent": "requests at once",
+    "budget_usd": "budget in dollars",
+    "soft_budget_usd": "soft budget in dollars",
+    "models": "models",
+    "endpoints": "endpoints",
+    "allowed_ips": "addresses",
+    "expires_at": "expires",
+}
+
+_PLAIN: Final = UpstreamConfig("plain", "openai", "https://plain")
+_FIELDS_THAT_MAY_BE_ODD: Final = (
+    "connect_timeout_ms",
+    "head_timeout_ms",
+    "cooldown",
+    "anthropic_version",
+    "drop_betas",
+    "abandon",
+    "proxy",
+    "ca_file",
+)
+
+
+def _value(value: Any) -> str:
+    """Return a value for people, without what may be a secret."""
+    if attrs.has(type(value)):
+        members = attrs.asdict(value).items()
+        return ", ".join(f"{name.replace('_', ' ')} {member}" for name, member in members)
+    if isinstance(value, tuple):
+        told = ", ".join(map(str, value[:MAX_ENTRIES]))
+        more = len(value) - MAX_ENTRIES
+        return f"{told} and {more} more" if more > 0 else told
+    return redacted(str(value))
+
+
+@attrs.frozen
+class ChangeLine:
+    """What happened to rows of one table: ``routes``, ``added``, and their names."""
+
+    table: str
+    what: str
+    names: Sequence[str]
+
+
+def change_lines(changes: Mapping[str, Any]) -> list[ChangeLine]:
+    """Return what was new in a config, as its history tells it."""
+    found = []
+    for table in ("keys", "upstreams", "routes"):
+        told = changes.get(table)
+        if not isinstance(told, dict):
+            continue
+        for what in ("added", "changed", "removed"):
+            names = told.get(what)
+            if isinstance(names, list) and names:
+                found.append(ChangeLine(table, what, [str(name) for name in names]))
+        if told.get("more"):
+            found.append(ChangeLine(table, "more", [f"and {told['more']} more"]))
+    if changes.get("retention"):
+        found.append(ChangeLine("retention", "changed", ["how long things are kept"]))
+    return found
+
+
+def change_words(lines: Sequence[ChangeLine]) -> str:
+    """Return in a few words what was new: ``2 routes added, 1 key changed``."""
+    words = []
+    for line in lines:
+        count = len(line.names)
+        if line.table == "retention":
+            words.append("retention changed")
+        elif line.what == "more":
+            words.append(f"more {line.table}")
+        else:
+            words.append(f"{count} {line.table if count > 1 else line.table[:-1]} {line.what}")
+    return ", ".join(words)
