@@ -23,6 +23,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.admin_key_file import AdminKeysFileError
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.dashboard.data_plane import DataPlane
 from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import Generation, Lasting, guard_stores, record_config
 from omnigate.control.guard import Guard
@@ -33,7 +34,9 @@ from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
+from omnigate.data_client import DataClient
 from omnigate.folder_watch import FolderWatch
+from omnigate.protocols.addresses import AddressError
 from omnigate.reactor_lag import ReactorLag
 from omnigate.settings import ControlSettings, SettingsError, provider_key, read_control_settings
 from omnigate.writer_thread import WriterThread
@@ -105,6 +108,7 @@ def makeService(options: Options) -> Service:
     sys.setswitchinterval(SWITCH_SECONDS)
     settings = _read_settings(options)
     _check_folders(settings)
+    data_client = _make_data_client(reactor, settings)
 
     def make_writer(name: str, lost: Callable[[Failure], None]) -> WriterThread:
         return WriterThread(name, reactor.callFromThread, crashed=lost)
@@ -141,6 +145,7 @@ def makeService(options: Options) -> Service:
         metrics_writer=metrics_writer,
         entrance=make_entrance(settings.admin_token, credentials, lambda: int(time.time() * 1000)),
         pause=lambda: pause(reactor),
+        data_plane=DataPlane(settings.data_url, data_client),
     )
     # Before anything of the state is read, so that nobody changes it afterwards.
     release_state = _claim_state(settings)
@@ -200,6 +205,13 @@ def _read_settings(options: Options) -> ControlSettings:
     for warning in warnings:
         _log.warn("{warning}", warning=warning)
     return settings
+
+
+def _make_data_client(reactor: Any, settings: ControlSettings) -> DataClient:
+    try:
+        return DataClient(reactor, settings.data_url)
+    except AddressError as error:
+        refuse_start(PROGRAM, [f"OMNIGATE_DATA_URL: {error}"])
 
 
 def _check_folders(settings: ControlSettings) -> None:

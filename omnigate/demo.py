@@ -171,6 +171,7 @@ def plane_environ(plane: str, place: Place, folder: Path) -> dict[str, str]:
         return {
             **common,
             "OMNIGATE_CONTROL_LISTEN": f"tcp:{place.control_port}:interface=127.0.0.1",
+            "OMNIGATE_DATA_URL": place.data_url,
             "OMNIGATE_CONFIG": str(folder / "omnigate.toml"),
             "OMNIGATE_ADMIN_TOKEN": place.admin_token,
         }
@@ -345,7 +346,7 @@ def provider_tokens(place: Place) -> dict[str, int]:
 
 
 def show_ways(place: Place) -> None:
-    """Addresses, a key, and three lines to paste."""
+    """Addresses, how to sign in, a key, and three lines to paste."""
     auth = f"-H 'authorization: Bearer {place.key}'"
     kind = "-H 'content-type: application/json'"
     message = '"messages": [{"role": "user", "content": "Hello"}], "stream": true'
@@ -355,7 +356,9 @@ def show_ways(place: Place) -> None:
     print(
         f"""
   applications   {place.data_url}/v1
-  operators      {place.control_url}/admin/
+  dashboard      {place.control_url}/
+  sign in with   {place.admin_token}
+  admin API      {place.control_url}/admin/
   gateway key    {place.key}
 
 Lines to paste, for OpenAI style, Anthropic style, and the bill:

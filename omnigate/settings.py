@@ -87,6 +87,7 @@ class ControlSettings:
     """The settings of the control plane; see :data:`SETTINGS` for each one's meaning."""
 
     listen: str
+    data_url: str
     config: str
     state_dir: str
     trusted_proxies: TrustedProxies

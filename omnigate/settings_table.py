@@ -202,6 +202,14 @@ SETTINGS: tuple[Setting, ...] = (
         option="control-url",
     ),
     Setting(
+        "OMNIGATE_DATA_URL",
+        _CONTROL,
+        "data_url",
+        "http://127.0.0.1:8080",
+        "Where the dashboard finds the data plane, to try requests.",
+        _url,
+    ),
+    Setting(
         "OMNIGATE_CONFIG",
         _CONTROL,
         "config",

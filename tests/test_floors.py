@@ -60,6 +60,7 @@ FLOORS = {
     "commands": 6,
     "control_tap": 6,
     "daemon": 6,
+    "data_client": 6,
     "data_parts": 6,
     "data_tap": 6,
     "open_files": 6,

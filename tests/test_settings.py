@@ -74,6 +74,7 @@ class DefaultTests(SynchronousTestCase):
             attrs.asdict(values, recurse=False),
             {
                 "listen": "tcp:8081:interface=127.0.0.1",
+                "data_url": "http://127.0.0.1:8080",
                 "config": "/etc/omnigate/omnigate.toml",
                 "state_dir": "/var/lib/omnigate",
                 "trusted_proxies": TrustedProxies(),

@@ -310,7 +310,10 @@ def _ports_remedy(port: int, folder: Path, systemd: bool) -> str:
         if systemd:
             # The units have the port opened by systemd, and a setting does not move it.
             return "change ListenStream= of omnigate-data.socket by a drop-in"
-        return f"write OMNIGATE_DATA_LISTEN=tcp:8082 into {folder}/data.env"
+        return (
+            f"write OMNIGATE_DATA_LISTEN=tcp:8082 into {folder}/data.env, "
+            f"and OMNIGATE_DATA_URL=http://127.0.0.1:8082 into {folder}/control.env"
+        )
     if port == _METRICS_PORT:
         return f"change OMNIGATE_DATA_METRICS_LISTEN in {folder}/data.env"
     return (

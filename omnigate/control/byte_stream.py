@@ -22,6 +22,7 @@ class ByteStream:
     :ivar is_open: whether anybody still reads.
     :ivar has_room: whether the other side has taken what was written before.
     :ivar closed: called once when it is over, whoever ended it.
+    :ivar turned: called when there is no room any more, and when there is again.
     """
 
     def __init__(self, request: Any, may_read: Callable[[], bool] = lambda: True) -> None:
@@ -30,6 +31,7 @@ class ByteStream:
         self.is_open = True
         self.has_room = True
         self.closed: Callable[[], None] = lambda: None
+        self.turned: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         """Write, if anybody still reads; where they may no more, the answer ends instead."""
@@ -60,10 +62,12 @@ class ByteStream:
     def pauseProducing(self) -> None:
         """Note that the other side is slower than we are."""
         self.has_room = False
+        self.turned()
 
     def resumeProducing(self) -> None:
         """Note that it has caught up."""
         self.has_room = self.is_open
+        self.turned()
 
     def stopProducing(self) -> None:
         """Take notice that the connection is gone."""

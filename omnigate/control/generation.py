@@ -30,6 +30,7 @@ from omnigate.control.config_record import ConfigRecord
 from omnigate.control.counters_api import CountersApi
 from omnigate.control.dashboard.alerts import alerts_of
 from omnigate.control.dashboard.dashboard import Dashboard
+from omnigate.control.dashboard.data_plane import DataPlane
 from omnigate.control.dashboard.entrance import Entrance
 from omnigate.control.dashboard.live import Live
 from omnigate.control.dashboard.sources import Sources
@@ -84,6 +85,7 @@ class Lasting:
     :ivar entrance: what of the dashboard needs no store.
     :ivar pause: lets the reactor do something else.
     :ivar lately: what happened since the process began, for people to look at.
+    :ivar data_plane: where the dashboard can try a request.
     """
 
     ledger_path: str
@@ -103,6 +105,7 @@ class Lasting:
     metrics_writer: IWriter
     entrance: Entrance
     pause: Callable[[], Awaitable[None]]
+    data_plane: DataPlane = attrs.Factory(DataPlane)
     lately: Lately = attrs.field(
         default=attrs.Factory(lambda self: Lately(self.now_ms()), takes_self=True)
     )
@@ -256,6 +259,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lately=lasting.lately,
         snapshots=snapshots,
         search=search,
+        data_plane=lasting.data_plane,
     )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys

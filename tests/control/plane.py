@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
+from omnigate.control.dashboard.data_plane import DataPlane
 from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import (
     AUDIT_WRITER,
@@ -34,6 +35,7 @@ from tests.control.conversation import (
     Conversation,
     Reply,
 )
+from tests.control.data_client import SilentClient
 from tests.control.described import Described
 
 #: 2026-11-29T20:00:00Z, in seconds.
@@ -106,6 +108,7 @@ class Plane:
         self.scrape_writer = SynchronousWriter()
         self.metrics.allow_names(["fast"], ["openai"])
         self.reports = Reports(self.now_ms())
+        self.data_client = SilentClient()
         credentials = Credentials(
             INTERNAL_TOKEN, ADMIN_TOKEN, self.clock.seconds, self.metrics.auth_failed
         )
@@ -127,6 +130,7 @@ class Plane:
             metrics_writer=self.scrape_writer,
             entrance=make_entrance(ADMIN_TOKEN, credentials, self.now_ms),
             pause=self.pause,
+            data_plane=DataPlane("http://data.test:8080", self.data_client),
         )
         self.guard = guard_stores(self.lasting)
         self.record = record_config(self.lasting, self.guard)

@@ -333,6 +333,7 @@ class Gateway:
                 "ADMIN_TOKEN": ADMIN_TOKEN,
                 "CONFIG": str(self.config_path),
                 "CONTROL_LISTEN": f"tcp:{self.control_port}:interface=127.0.0.1",
+                "DATA_URL": f"http://127.0.0.1:{self.data_port}",
             }
         return {
             "DATA_LISTEN": f"tcp:{self.data_port}:interface=127.0.0.1",

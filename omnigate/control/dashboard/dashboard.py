@@ -12,6 +12,7 @@ from omnigate.control.dashboard.overview_page import OverviewPage
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.refusals_page import RefusalsPage
 from omnigate.control.dashboard.sources import Sources
+from omnigate.control.dashboard.try_page import TryPage
 from omnigate.control.routes import Endpoint
 
 
@@ -29,6 +30,7 @@ class Dashboard:
             AuditPage(pages, sources),
             ConfigPage(pages, sources),
             ConfigHistoryPage(pages, sources),
+            TryPage(pages, sources),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

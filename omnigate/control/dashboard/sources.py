@@ -12,6 +12,7 @@ from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
+from omnigate.control.dashboard.data_plane import DataPlane
 from omnigate.control.dashboard.live import Live
 from omnigate.control.keys import KeyBook
 from omnigate.control.last_uses import LastUses
@@ -30,6 +31,7 @@ class Sources:
     :ivar now_ms: milliseconds since 1970.
     :ivar pause: lets the reactor do something else.
     :ivar live: where parts of pages are registered that come up by themselves.
+    :ivar data_plane: where a request can be tried.
     """
 
     book: KeyBook
@@ -49,3 +51,4 @@ class Sources:
     lately: Lately
     snapshots: Snapshots
     search: EventSearch
+    data_plane: DataPlane
