@@ -27,6 +27,11 @@ class Place:
 PLACES: Final = (
     Place("/sign-in", signed_in=False),
     Place("/"),
+    Place("/usage"),
+    Place("/usage?by=model&period=7d"),
+    Place("/usage?by=upstream&period=month"),
+    Place("/usage?by=day&period=all"),
+    Place("/usage?since=2001-01-01&until=2001-01-02"),
     Place("/refusals"),
     Place("/refusals?key=mobile&code=rate_limit_exceeded"),
     Place("/refusals?code=internal_error"),

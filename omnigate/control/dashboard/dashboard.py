@@ -13,6 +13,7 @@ from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.refusals_page import RefusalsPage
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.try_page import TryPage
+from omnigate.control.dashboard.usage_page import UsagePage
 from omnigate.control.routes import Endpoint
 
 
@@ -26,6 +27,7 @@ class Dashboard:
             keys,
             KeyFormPage(pages, sources, keys),
             ModelsPage(pages, sources),
+            UsagePage(pages, sources),
             RefusalsPage(pages, sources),
             AuditPage(pages, sources),
             ConfigPage(pages, sources),
