@@ -8,12 +8,11 @@ from typing import Any, Final
 from omnigate.config.key_values import MAX_NETWORKS
 from omnigate.control.admin_json import encode, read_body, time
 from omnigate.control.admin_key import SCOPES, AdminKey
-from omnigate.control.admin_key_members import REQUIRED, changed
+from omnigate.control.admin_key_changes import AdminKeyChanges
+from omnigate.control.admin_key_members import REQUIRED
 from omnigate.control.admin_keys import MAX_ADMIN_KEYS, AdminKeyStore
-from omnigate.control.audited import Recorder, Tell, audited
-from omnigate.control.credential_store import Witness
+from omnigate.control.audited import Recorder
 from omnigate.control.key_api import DELETED, MAX_ROTATION_BYTES, ROTATION
-from omnigate.control.key_members import read_grace
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.schemas import (
     FLAG,
@@ -69,7 +68,7 @@ class AdminKeyApi:
 
     def __init__(self, keys: AdminKeyStore, audit: Recorder, now_ms: Callable[[], int]) -> None:
         self._keys = keys
-        self._audit = audit
+        self._changes = AdminKeyChanges(keys, audit)
         self._now_ms = now_ms
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -152,9 +151,7 @@ class AdminKeyApi:
 
     async def create_key(self, call: Call) -> Answer:
         """Make an admin key; its secret is in this answer and nowhere else."""
-        body = read_body(call.body)
-        async with audited(self._audit, call, "admin_key.create") as tell:
-            key, secret = await self._keys.create(body, _witness(tell))
+        key, secret = await self._changes.create(call, read_body(call.body))
         return Answer(
             encode({"secret": secret, **self._row(key)}),
             status=201,
@@ -163,26 +160,17 @@ class AdminKeyApi:
 
     async def change_key(self, call: Call) -> Answer:
         """Change an admin key, and answer it as it is then."""
-        body = read_body(call.body)
-        async with audited(self._audit, call, "admin_key.change") as tell:
-            key = await self._keys.change(call.name, lambda key: changed(key, body), _witness(tell))
+        key = await self._changes.change(call, call.name, read_body(call.body))
         return Answer(encode(self._row(key)))
 
     async def rotate_key(self, call: Call) -> Answer:
         """Give an admin key a new secret; it is in this answer and nowhere else."""
-        grace_s = read_grace(read_body(call.body))
-
-        async def witness(key: AdminKey) -> None:
-            await tell(key.name, {"grace_s": grace_s})
-
-        async with audited(self._audit, call, "admin_key.rotate") as tell:
-            key, secret = await self._keys.rotate(call.name, grace_s, witness)
+        key, secret = await self._changes.rotate(call, call.name, read_body(call.body))
         return Answer(encode({"secret": secret, **self._row(key)}))
 
     async def delete_key(self, call: Call) -> Answer:
         """Take an admin key away."""
-        async with audited(self._audit, call, "admin_key.delete") as tell:
-            key = await self._keys.delete(call.name, _witness(tell))
+        key = await self._changes.delete(call, call.name)
         return Answer(encode({"name": key.name, "deleted": True}))
 
     def _row(self, key: AdminKey) -> dict[str, Any]:
@@ -197,12 +185,3 @@ class AdminKeyApi:
             "rotated_at": time(key.rotated_ms),
             "old_secrets_until": time(key.old_secrets_until_ms(self._now_ms())),
         }
-
-
-def _witness(tell: Tell) -> Witness[AdminKey]:
-    """Return a witness that tells what a key is to be like."""
-
-    async def witness(key: AdminKey) -> None:
-        await tell(key.name, key.told())
-
-    return witness

@@ -85,15 +85,23 @@ class AdminKeyStore(CredentialStore[AdminKey]):
         return await self._create(members["name"], make, witness, lambda name: False)
 
     async def rotate(
-        self, name: str, grace_s: int, witness: Witness[AdminKey] = unwitnessed
+        self,
+        name: str,
+        grace_s: int,
+        witness: Witness[AdminKey] = unwitnessed,
+        check: Callable[[AdminKey], None] = lambda key: None,
     ) -> tuple[AdminKey, str]:
         """Give a key a new secret; the one before it works on for the grace.
 
         :param grace_s: in seconds; with 0 no older secret works any more.
+        :param check: looks at the key before, and raises where it is not as was thought.
         :return: the key, and its new secret, which nobody can read again.
-        :raises GatewayError: ``not_found``, ``conflict``, what ``witness`` raises, or
+        :raises GatewayError: ``not_found``, ``conflict``, what ``check`` or ``witness`` raises, or
             ``storage_unavailable``, with nothing changed.
         """
-        return await self._rotate(
-            name, lambda key, sha256, now_ms: rotated(key, sha256, now_ms, grace_s), witness
-        )
+
+        def make(key: AdminKey, sha256: str, now_ms: int) -> AdminKey:
+            check(key)
+            return rotated(key, sha256, now_ms, grace_s)
+
+        return await self._rotate(name, make, witness)

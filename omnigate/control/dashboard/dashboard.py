@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigate.control.dashboard.admin_keys_page import AdminKeysPage
 from omnigate.control.dashboard.audit_page import AuditPage
 from omnigate.control.dashboard.config_history_page import ConfigHistoryPage
 from omnigate.control.dashboard.config_page import ConfigPage
@@ -33,6 +34,7 @@ class Dashboard:
             ConfigPage(pages, sources),
             ConfigHistoryPage(pages, sources),
             TryPage(pages, sources),
+            AdminKeysPage(pages, sources),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

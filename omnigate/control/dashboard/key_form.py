@@ -14,12 +14,13 @@ import attrs
 import msgspec
 
 from omnigate.config.key_values import ENDPOINT_KINDS
+from omnigate.control.dashboard.typed_texts import entries, instant, is_local, local, step
 from omnigate.control.forms import Form
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import written
 from omnigate.control.key_secret import sha256_hex
 from omnigate.money import usd
-from omnigate.periods import MONTHLY, TOTAL, UTC, rfc3339
+from omnigate.periods import MONTHLY, TOTAL, UTC
 
 #: What a new key's budget counts for, unless somebody chooses otherwise.
 DEFAULT_PERIOD: Final = MONTHLY
@@ -29,8 +30,6 @@ MAX_NUMBER_CHARS: Final = 40
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)", re.ASCII)
-_LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?P<seconds>:\d\d(?:\.\d{1,9})?)?", re.ASCII)
-_BETWEEN = re.compile(r"[\s,]+")
 
 _encode = msgspec.json.Encoder(decimal_format="string", order="sorted").encode
 
@@ -61,15 +60,12 @@ class KeyForm:
     @property
     def expires_kind(self) -> str:
         """The kind of field that can show what is in it: not every text is a browser's time."""
-        is_local = not self.expires_at or _LOCAL.fullmatch(self.expires_at)
-        return "datetime-local" if is_local else "text"
+        return "datetime-local" if is_local(self.expires_at) else "text"
 
     @property
     def expires_step(self) -> str:
         """How fine a time the field takes, in seconds: as fine as the one that is in it."""
-        if "." in self.expires_at:
-            return "0.001"
-        return "1" if self.expires_at.count(":") > 1 else "60"
+        return step(self.expires_at)
 
 
 def typed(form: Form) -> KeyForm:
@@ -103,7 +99,7 @@ def filled(key: GatewayKey) -> KeyForm:
         models="\n".join(key.models or ()),
         allowed_ips="\n".join(key.allowed_ips or ()),
         endpoints=tuple(kind for kind in ENDPOINT_KINDS if kind in (key.endpoints or ())),
-        expires_at=_local(key.expires_ms) if key.expires_ms else "",
+        expires_at=local(key.expires_ms) if key.expires_ms else "",
         disabled=key.disabled,
     )
 
@@ -120,10 +116,10 @@ def members(form: KeyForm) -> dict[str, Any]:
         "rpm": _number(form.rpm),
         "tpm": _number(form.tpm),
         "max_concurrent": _number(form.max_concurrent),
-        "models": _entries(form.models),
-        "allowed_ips": _entries(form.allowed_ips),
+        "models": entries(form.models),
+        "allowed_ips": entries(form.allowed_ips),
         "endpoints": list(form.endpoints) or None,
-        "expires_at": _instant(form.expires_at),
+        "expires_at": instant(form.expires_at),
         "disabled": form.disabled or None,
     }
     if form.budget_usd or form.soft_budget_usd:
@@ -162,22 +158,3 @@ def _number(text: str) -> object:
         if _DECIMAL.fullmatch(text):
             return Decimal(text)
     return text or None
-
-
-def _entries(text: str) -> list[str] | None:
-    """Return the entries of a list that are typed one a line, or with commas."""
-    return [entry for entry in _BETWEEN.split(text) if entry] or None
-
-
-def _instant(text: str) -> str | None:
-    """Return a time as RFC 3339 writes it, where it is one that a browser has written."""
-    found = _LOCAL.fullmatch(text)
-    if found is None:
-        return text or None
-    return f"{text}{'' if found['seconds'] else ':00'}Z"
-
-
-def _local(ms: int) -> str:
-    """Return an instant as a browser's field shows it, no finer than it has to be."""
-    text = rfc3339(ms).removesuffix("Z").removesuffix(".000")
-    return text.removesuffix(":00") if len(text) == len("2027-01-31T00:00:00") else text

@@ -78,6 +78,15 @@ class PageTests(AwayTestCase):
         self.recover()
         self.visitor.page("/")
 
+    def test_what_is_sent_is_not_sent_again(self) -> None:
+        """A form that found no store says so once."""
+        self.visitor.sign_in()
+        self.visitor.page("/")
+        self.crash()
+        reply = self.visitor.send("/admin-keys/new", {"name": "bob", "scope": "full"})
+        self.assertEqual(reply.status, 503)
+        self.assertNotIn("refresh", reply.headers)
+
     def test_an_admin_key(self) -> None:
         """Its page waits until the keys are loaded, too."""
         secret = made_key(self.plane)
