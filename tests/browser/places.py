@@ -32,6 +32,8 @@ PLACES: Final = (
     Place("/usage?by=upstream&period=month"),
     Place("/usage?by=day&period=all"),
     Place("/usage?since=2001-01-01&until=2001-01-02"),
+    Place("/try"),
+    Place("/try?style=messages"),
     Place("/refusals"),
     Place("/refusals?key=mobile&code=rate_limit_exceeded"),
     Place("/refusals?code=internal_error"),
