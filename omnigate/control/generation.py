@@ -130,7 +130,6 @@ class Generation:
     admin_keys: AdminKeyStore
     book: KeyBook
     ledger: Ledger
-    search: EventSearch
     watch: BudgetWatch
     snapshots: Snapshots
     live: Live
@@ -277,7 +276,6 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         admin_keys,
         book,
         ledger,
-        search,
         watch,
         snapshots,
         live,

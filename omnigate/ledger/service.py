@@ -24,7 +24,7 @@ from twisted.python.failure import Failure
 from omnigate.events import UsageEvent
 from omnigate.ledger.books import RECENT_EVENTS, Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
-from omnigate.ledger.day_costs import DayCosts
+from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.family import Family
 from omnigate.ledger.key_history import KeyHistory, key_history, last_days
 from omnigate.ledger.loading import Loaded
@@ -414,19 +414,19 @@ class Ledger:
         """
         return self._ready_books().totals.gather(by, since, until)
 
-    def costs_by_day(
+    def rows_by_day(
         self,
         by: str,
         groups: Sequence[Collection[str | None]],
         since: str | None = None,
         until: str | None = None,
-    ) -> Generator[None, None, list[DayCosts]]:
-        """Find what each day cost, in steps; see :meth:`Totals.costs_by_day`.
+    ) -> Generator[None, None, list[DayRows]]:
+        """Find what each day came to, in steps; see :meth:`Totals.rows_by_day`.
 
         :raises LedgerNotReady: it is not loaded.
         :raises ValueError: ``by`` is no grouping, or a day is none.
         """
-        return self._ready_books().totals.costs_by_day(by, groups, since, until)
+        return self._ready_books().totals.rows_by_day(by, groups, since, until)
 
     def key_history(self, key_hashes: Iterable[str], now_ms: int) -> KeyHistory:
         """What a key used on the last thirty days, in this month, and ever.
@@ -456,13 +456,6 @@ class Ledger:
         :raises LedgerNotReady: it is not loaded.
         """
         return self._ready_books().recent(limit)
-
-    def find_recent(self, event_id: str) -> dict[str, Any] | None:
-        """Find the event of this id among the newest; as :meth:`recent` returns it.
-
-        :raises LedgerNotReady: it is not loaded.
-        """
-        return self._ready_books().find_recent(event_id)
 
     def _ready_books(self) -> Books:
         if self._recording is None:

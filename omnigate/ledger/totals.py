@@ -35,7 +35,7 @@ from typing import cast
 
 import attrs
 
-from omnigate.ledger.day_costs import DayCosts, costs_of_days
+from omnigate.ledger.day_rows import DayRows, rows_of_days
 from omnigate.ledger.kept_days import KeptDays
 from omnigate.ledger.period_parts import PeriodParts, find_parts
 from omnigate.ledger.tables import (
@@ -331,14 +331,14 @@ class Totals:
         days = [day for number, day in self.days.items() if first <= number <= last]
         return _gather(map(_ROWS[by], days))
 
-    def costs_by_day(
+    def rows_by_day(
         self,
         by: str,
         groups: Sequence[Collection[str | None]],
         since: str | None = None,
         until: str | None = None,
-    ) -> Generator[None, None, list[DayCosts]]:
-        """Find what each day with events cost, and what of it some groups did, one day a step.
+    ) -> Generator[None, None, list[DayRows]]:
+        """Find what each day with events came to, and what of it some groups did, one day a step.
 
         By key, a day before :attr:`by_key_since` has nothing for any group.
 
@@ -351,7 +351,7 @@ class Totals:
         first, last = _day_bounds(since, until)
         days = [(number, self.days[number]) for number in sorted(self.days)]
         asked = [(number, day) for number, day in days if first <= number <= last]
-        return costs_of_days(asked, _ROWS[by], groups)
+        return rows_of_days(asked, _ROWS[by], groups)
 
     # -- forgetting ---------------------------------------------------------------------------
 

@@ -31,9 +31,8 @@ PLACES: Final = (
     Place("/usage?by=model&period=7d"),
     Place("/usage?by=upstream&period=month"),
     Place("/usage?by=day&period=all"),
+    Place("/usage?model=fast"),
     Place("/usage?since=2001-01-01&until=2001-01-02"),
-    Place("/try"),
-    Place("/try?style=messages"),
     Place("/refusals"),
     Place("/refusals?key=mobile&code=rate_limit_exceeded"),
     Place("/refusals?code=internal_error"),
@@ -47,10 +46,6 @@ PLACES: Final = (
     Place("/config/text"),
     Place("/config/history"),
     Place("/config/history/1"),
-    Place("/requests"),
-    Place("/requests?status=failed"),
-    Place("/requests?model=none-of-ours"),
-    Place("/requests/one?id=000022d193b5fdc442bdf16bd1f67377"),
 )
 
 

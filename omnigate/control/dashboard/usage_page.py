@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
+import attrs
 from markupsafe import Markup
 
 from omnigate.control.dashboard.pages import Pages
@@ -13,22 +14,41 @@ from omnigate.control.dashboard.plots import Series, stacked
 from omnigate.control.dashboard.scales import USD
 from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
-from omnigate.control.dashboard.spans import PRESETS, Span, day_of, read_span
+from omnigate.control.dashboard.spans import PRESETS, day_of
+from omnigate.control.dashboard.usage_asked import GROUPINGS, Asked, read_asked
 from omnigate.control.dashboard.usage_view import (
-    GROUPINGS,
     ROWS_A_PAGE,
+    Bars,
     bars_of,
+    days_of_one,
     dearest,
     names_of,
     usage_line,
 )
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.usage_api import csv_answer, in_steps
-from omnigate.control.usage_report import UsageReport
+from omnigate.control.usage_report import UsageReport, UsageRow
 from omnigate.errors import GatewayError
+from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.totals import Sums
 
 PATH: Final = "/usage"
+
+#: What of the form is filled in.
+_FIELDS: Final = ("since", "until")
+
+
+@attrs.frozen
+class Found:
+    """What the ledger told.
+
+    :ivar groups: the rows that a plot tells apart.
+    :ivar days: what each day came to, by these groups.
+    """
+
+    report: UsageReport
+    groups: Sequence[UsageRow]
+    days: Sequence[DayRows]
 
 
 class UsagePage:
@@ -47,91 +67,97 @@ class UsagePage:
 
     async def show(self, call: Call) -> Answer:
         """Show a page of rows with their total, and what each day cost."""
-        by, span = self._asked(call)
-        keys = self._sources.book.names_by_hash() if by == "key" else {}
-        report = await self._report(by, span, keys)
-        total = await report.total()
-        part = page_of(len(report.rows), ROWS_A_PAGE, call.query.get("page"))
-        plot, is_by_week = await self._plot(by, span, report, keys)
-        by_key_since = self._sources.ledger.by_key_since if by == "key" else None
+        today = day_of(self._sources.now_ms())
+        asked = read_asked(call.query, today)
+        span = asked.span
+        found = await self._find(asked)
+        rows = found.report.rows
+        total = await found.report.total()
+        part = page_of(len(rows), ROWS_A_PAGE, call.query.get("page"))
+        bars = bars_of(found.days, len(found.groups), span, today)
+        is_by_key = "key" in (asked.by, asked.kind)
         return self._pages.answer(
             "usage.html",
             call.person,
             status=400 if span.faults else 200,
             title="Usage",
             place=PATH,
-            by=by,
-            groupings={name: (text, _path(name, span)) for name, text in GROUPINGS.items()},
+            asked=asked,
+            span=span,
+            groupings={
+                name: (text, _path({"by": name, **span.query})) for name, text in GROUPINGS.items()
+            },
             presets={
-                name: (text, f"{PATH}?{urlencode({'by': by, 'period': name})}")
+                name: (text, _path({**asked.query, "period": name}))
                 for name, text in PRESETS.items()
             },
-            span=span,
             typed={name: call.query.get(name, span.days.get(name, "")) for name in _FIELDS},
-            lines=[usage_line(by, row, total, span) for row in part.of(report.rows)],
+            lines=[usage_line(asked, row, total) for row in part.of(rows)],
             total=total,
             part=part,
-            pager=part.links(PATH, {"by": by, **span.query}),
-            plot=plot,
-            is_by_week=is_by_week,
-            csv_path=f"{PATH}/csv?{urlencode({'by': by, **span.query})}",
-            by_key_since=by_key_since,
+            pager=part.links(PATH, {**asked.query, **span.query}),
+            plot=_plot(asked, found.groups, bars),
+            is_by_week=bars.by_week,
+            csv_path=f"{PATH}/csv?{urlencode({**asked.query, **span.query})}",
+            by_key_since=self._sources.ledger.by_key_since if is_by_key else None,
         )
 
     async def csv(self, call: Call) -> Answer:
         """Answer all rows of what the page shows, in its order, as CSV."""
-        by, span = self._asked(call)
-        for name, fault in span.faults.items():
+        asked = read_asked(call.query, day_of(self._sources.now_ms()))
+        for name, fault in asked.span.faults.items():
             raise GatewayError("invalid_request", f"{name}: {fault}", param=name)
-        keys = self._sources.book.names_by_hash() if by == "key" else {}
-        report = await self._report(by, span, keys)
-        return await csv_answer(report, f"omnigate-usage-by-{by}-{span.file_part}.csv")
+        found = await self._find(asked, with_days=False)
+        return await csv_answer(found.report, asked.filename)
 
-    def _asked(self, call: Call) -> tuple[str, Span]:
-        by = call.query.get("by", "key")
-        today = day_of(self._sources.now_ms())
-        return by if by in GROUPINGS else "key", read_span(call.query, today)
+    async def _find(self, asked: Asked, with_days: bool = True) -> Found:
+        """Sum up: the dearest first, and of days the newest.
 
-    async def _report(self, by: str, span: Span, keys: Mapping[str, str]) -> UsageReport:
-        """Sum up: the dearest first, and of days the newest."""
-        sources = self._sources
-        sums = await in_steps(
-            sources.ledger.gather(by, span.since, span.until),
-            sources.pause,
-        )
+        :param with_days: whether to find what each day came to where that is not the rows.
+        """
+        sources, by, span = self._sources, asked.by, asked.span
         report = UsageReport(by, sources.pause)
-        await report.take(sums, keys)
+        if asked.kind:
+            days = await self._days(asked.kind, [self._names(asked)], asked)
+            report.rows, days = days_of_one(days)
+            return Found(report, [], days)
+        keys = sources.book.names_by_hash() if by == "key" else {}
+        steps = sources.ledger.gather(by, span.since, span.until)
+        await report.take(await in_steps(steps, sources.pause), keys)
         if by == "day":
             report.rows.reverse()
         else:
             await report.order_by_cost()
-        return report
+        if not with_days:
+            return Found(report, [], [])
+        groups = dearest(by, report.rows)
+        return Found(report, groups, await self._days(by, names_of(by, groups, keys), asked))
 
-    async def _plot(
-        self, by: str, span: Span, report: UsageReport, keys: Mapping[str, str]
-    ) -> tuple[Markup | None, bool]:
-        """Draw what each day or week cost, by the dearest names; nothing where nothing did.
+    async def _days(
+        self, by: str, groups: Sequence[Collection[str | None]], asked: Asked
+    ) -> list[DayRows]:
+        since, until = asked.span.since, asked.span.until
+        steps = self._sources.ledger.rows_by_day(by, groups, since, until)
+        return await in_steps(steps, self._sources.pause)
 
-        :return: the plot, and whether it is of weeks.
-        """
-        rows = dearest(by, report.rows)
-        days = await in_steps(
-            self._sources.ledger.costs_by_day(by, names_of(by, rows, keys), span.since, span.until),
-            self._sources.pause,
-        )
-        bars = bars_of(days, len(rows), span, day_of(self._sources.now_ms()))
-        if not any(map(any, (*bars.groups, bars.others))):
-            return None, bars.by_week
-        names = [usage_line(by, row, Sums(), span).name for row in rows]
-        series = [Series(*pair) for pair in zip(names, bars.groups, strict=True)]
-        if any(bars.others):
-            series.append(Series("other" if rows else "all", bars.others))
-        every = "each week from its Monday on" if bars.by_week else "each day"
-        return stacked(f"Cost of {every}", bars.labels, series, USD), bars.by_week
+    def _names(self, asked: Asked) -> Collection[str | None]:
+        """Return the names in the ledger that are behind the one that is asked for."""
+        key = self._sources.book.get(asked.name) if asked.kind == "key" else None
+        # Of a key that is gone, the hash is what there is of its name.
+        return [asked.name] if key is None else list(key.hashes)
 
 
-_FIELDS: Final = ("since", "until")
+def _path(query: dict[str, str]) -> str:
+    return f"{PATH}?{urlencode(query)}"
 
 
-def _path(by: str, span: Span) -> str:
-    return f"{PATH}?{urlencode({'by': by, **span.query})}"
+def _plot(asked: Asked, groups: Sequence[UsageRow], bars: Bars) -> Markup | None:
+    """Draw what each day or week cost, by the dearest names; nothing where nothing did."""
+    if not any(map(any, (*bars.groups, bars.others))):
+        return None
+    names = [usage_line(asked, row, Sums()).name for row in groups]
+    series = [Series(*pair) for pair in zip(names, bars.groups, strict=True)]
+    if any(bars.others):
+        series.append(Series("other" if groups else asked.name or "all", bars.others))
+    every = "each week from its Monday on" if bars.by_week else "each day"
+    return stacked(f"Cost of {every}", bars.labels, series, USD)

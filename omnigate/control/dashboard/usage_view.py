@@ -10,17 +10,12 @@ from urllib.parse import urlencode
 import attrs
 
 from omnigate.control.dashboard.spans import Span
+from omnigate.control.dashboard.usage_asked import Asked
 from omnigate.control.usage_report import UsageRow
-from omnigate.ledger.day_costs import DayCosts
+from omnigate.ledger.day_rows import DayRows
+from omnigate.ledger.tables import COST
 from omnigate.ledger.totals import DAYS_KEPT, Sums
-
-#: What is chosen between, and what it is called.
-GROUPINGS: Final[Mapping[str, str]] = {
-    "key": "By key",
-    "model": "By model",
-    "upstream": "By upstream",
-    "day": "By day",
-}
+from omnigate.periods import DAY_MS, utc_day
 
 #: A screen or two; the rest is a page away, and the CSV file has all.
 ROWS_A_PAGE: Final = 100
@@ -58,8 +53,9 @@ class UsageLine:
     sums: Sums
 
 
-def usage_line(by: str, row: UsageRow, total: Sums, span: Span) -> UsageLine:
+def usage_line(asked: Asked, row: UsageRow, total: Sums) -> UsageLine:
     """Return a row as it is shown."""
+    by, span = asked.by, asked.span
     share = row.sums.cost_nano / total.cost_nano if total.cost_nano else 0.0
     name, hint, path, wanted = row.name or NAMELESS, "", "", {}
     if by == "key" and row.key is not None:
@@ -73,8 +69,9 @@ def usage_line(by: str, row: UsageRow, total: Sums, span: Span) -> UsageLine:
     elif by == "upstream":
         wanted = {"upstream": name}
     else:
-        path = f"/usage?{urlencode({'since': name, 'until': name})}"
         wanted = {"since": name, "until": name}
+        path = f"/usage?{urlencode(wanted)}" if not asked.kind else ""
+        wanted |= {asked.kind: asked.name} if asked.kind else {}
     requests_path = f"/requests?{urlencode({**span.days, **wanted})}" if wanted else ""
     return UsageLine(name, hint, path, requests_path, share, row.sums)
 
@@ -102,6 +99,19 @@ def names_of(
     return [[row.name] if row.key is None else hashes[row.key] for row in rows]
 
 
+def days_of_one(days: Sequence[DayRows]) -> tuple[list[UsageRow], list[DayRows]]:
+    """Return the days of the only group that was asked for.
+
+    :return: as rows, the newest first, and as what a plot has where nobody else counts.
+    """
+    rows = [
+        UsageRow(None, utc_day(day.number * DAY_MS), Sums(*day.groups[0]))
+        for day in reversed(days)
+        if any(day.groups[0])
+    ]
+    return rows, [DayRows(day.number, (), day.groups[0]) for day in days]
+
+
 @attrs.frozen
 class Bars:
     """The bars of a plot, in nano-dollars.
@@ -118,7 +128,7 @@ class Bars:
     by_week: bool
 
 
-def bars_of(days: Sequence[DayCosts], groups: int, span: Span, today: date) -> Bars:
+def bars_of(days: Sequence[DayRows], groups: int, span: Span, today: date) -> Bars:
     """Put the costs of days into bars, those of days without events included.
 
     :param days: days with events, in their order.
@@ -134,13 +144,13 @@ def bars_of(days: Sequence[DayCosts], groups: int, span: Span, today: date) -> B
         if first <= day.number <= last:
             place = places[_monday(day.number) if by_week else day.number]
             for group, cost in zip(values, day.groups, strict=True):
-                group[place] += cost
-            others[place] += day.everything - sum(day.groups)
+                group[place] += cost[COST]
+            others[place] += day.everything[COST] - sum(cost[COST] for cost in day.groups)
     labels = tuple((_EPOCH + timedelta(days=start)).isoformat() for start in starts)
     return Bars(labels, tuple(map(tuple, values)), tuple(others), by_week)
 
 
-def _bounds(days: Sequence[DayCosts], span: Span, today: date) -> tuple[int, int]:
+def _bounds(days: Sequence[DayRows], span: Span, today: date) -> tuple[int, int]:
     """Return the first and the last day of the plot, as days since 1970.
 
     Between bounds that lie anywhere, only days that the ledger keeps are shown; what is dated in

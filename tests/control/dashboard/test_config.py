@@ -39,7 +39,7 @@ class InForceTests(ConfigCase):
         """Each part has a page."""
         page = self.visitor.page("/config")
         self.assertIn(self.plane.config_path, page.text)
-        self.assertIn("1 upstreams, 1 routes, 1 keys", page.text)
+        self.assertIn("1 upstream, 1 route, 1 key", page.text)
         self.assertIn("https://api.openai.com/v1", page.text)
         self.assertIn("their ids for 3 days", page.text)
         page = self.visitor.page("/config/routes")
@@ -92,7 +92,7 @@ class ReloadTests(ConfigCase):
         page = self.reload(BROKEN)
         self.assertIn("upstreams[0].protocol", page.text)
         self.assertNotIn(b"<b>", page.reply.body)
-        self.assertIn("1 upstreams", page.text)
+        self.assertIn("1 upstream, ", page.text)
         # They stay until the file is mended, whatever the address says.
         page = self.visitor.page("/config?read=again")
         self.assertIn("The file has faults", page.text)

@@ -81,6 +81,24 @@ class PageTests(UsageCase):
         # What is no grouping is the first one.
         self.assertEqual(len(self.names("/usage?by=colour")), 2)
 
+    def test_one_name(self) -> None:
+        """The days of one key, model or upstream alone, in the same days as before."""
+        self.use_some()
+        for name, days in (
+            ("key=app", ["2026-11-29", "2026-11-28", "2026-09-29"]),
+            (f"key={GONE}", ["2026-11-28"]),
+            ("upstream=openai&by=key", ["2026-11-29", "2026-11-28"]),
+            ("model=fast", ["2026-11-29", "2026-11-28", "2026-09-29"]),
+            ("model=%3Cb%3E", []),
+        ):
+            self.assertEqual(self.names(f"/usage?period=all&{name}"), days, name)
+        page = self.visitor.page("/usage?key=app&period=7d")
+        self.assertIn("Only the key app, day by day.", page.text)
+        self.assertEqual(page.one("input", type="hidden", name="key").attributes["value"], "app")
+        self.assertIn(
+            "/usage?by=day&key=app&period=90d", [link.attributes["href"] for link in page.all("a")]
+        )
+
     def test_days(self) -> None:
         """They stay as they were filled in, also when they are wrong, which is told by them."""
         self.use_some()
@@ -112,6 +130,7 @@ class PageTests(UsageCase):
     def test_days_without_sums_by_key(self) -> None:
         """It is said from which day on they are whole."""
         self.use_some()
+        self.assertNotIn("are whole from", self.visitor.page("/usage").text)
         days = self.plane.ledger._ready_books().totals.days
         days[min(days)].keys = None
         page = self.visitor.page("/usage")
@@ -150,6 +169,16 @@ class CsvTests(UsageCase):
             api = self.rows(self.plane.admin("GET", f"/admin/usage?by={by}", accept="text/csv"))
             self.assertEqual(page[0], api[0])
             self.assertEqual(sorted(page), sorted(api))
+
+    def test_one_name(self) -> None:
+        """Its days, in a file that has its name."""
+        self.use({"route_model": 'a/"b'}, {})
+        reply = self.visitor.get("/usage/csv?model=a/%22b&period=today")
+        self.assertEqual(
+            reply.headers["content-disposition"],
+            'attachment; filename="omnigate-usage-by-day-of-model-a-b-2026-11-29.csv"',
+        )
+        self.assertEqual([row[:2] for row in self.rows(reply)[1:]], [["2026-11-29", "1"]])
 
     def test_no_formula(self) -> None:
         """A spreadsheet runs nothing of it."""

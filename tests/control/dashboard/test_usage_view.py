@@ -9,22 +9,34 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.dashboard.spans import Span, preset_span
+from omnigate.control.dashboard.usage_asked import Asked
 from omnigate.control.dashboard.usage_view import (
     MAX_BARS,
     MAX_GROUPS,
     bars_of,
+    days_of_one,
     dearest,
     names_of,
     usage_line,
 )
 from omnigate.control.usage_report import UsageRow
-from omnigate.ledger.day_costs import DayCosts
+from omnigate.ledger.day_rows import DayRows
+from omnigate.ledger.tables import Row
 from omnigate.ledger.totals import DAYS_KEPT, Sums
 from omnigate.periods import utc_day
 
 TODAY = date(2026, 11, 29)
 NUMBER = (TODAY - date(1970, 1, 1)).days
 ALL = preset_span("all", TODAY)
+
+
+def costs(*nanos: int) -> tuple[Row, ...]:
+    """The rows of groups that cost so much."""
+    return tuple((1, 0, 0, 0, 0, nano) for nano in nanos)
+
+
+def day(number: int, groups: tuple[int, ...], everything: int) -> DayRows:
+    return DayRows(number, costs(*groups), costs(everything)[0])
 
 
 def row(name: str | None, cost: int, key: str | None = None) -> UsageRow:
@@ -57,14 +69,22 @@ class LineTests(SynchronousTestCase):
                 "since=2026-11-02&until=2026-11-02",
             ),
         ):
-            line = usage_line(by, given_row, Sums(cost_nano=4), span)
+            line = usage_line(Asked(by, span), given_row, Sums(cost_nano=4))
             self.assertEqual((line.name, line.path), (name, path))
             self.assertEqual(line.requests_path, f"/requests?{requests}" if requests else "")
             self.assertEqual(line.share, 0.25)
 
     def test_nothing_cost_anything(self) -> None:
         """No share of nothing."""
-        self.assertEqual(usage_line("model", row("a", 0), Sums(), ALL).share, 0.0)
+        self.assertEqual(usage_line(Asked("model", ALL), row("a", 0), Sums()).share, 0.0)
+
+    def test_a_day_of_one_name(self) -> None:
+        """Leads to the requests of that name."""
+        line = usage_line(Asked("day", ALL, "model", "a b"), row("2026-11-02", 1), Sums())
+        self.assertEqual(line.path, "")
+        self.assertEqual(
+            line.requests_path, "/requests?since=2026-11-02&until=2026-11-02&model=a+b"
+        )
 
 
 class GroupTests(SynchronousTestCase):
@@ -84,13 +104,21 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual(names_of("key", rows, keys), [["h1", "h2"], ["h9"]])
         self.assertEqual(names_of("upstream", [row(None, 1)], {}), [[None]])
 
+    def test_days_of_one_name(self) -> None:
+        """The newest first, without those on which it was not used; a plot has it alone."""
+        nothing = DayRows(NUMBER - 1, ((0, 0, 0, 0, 0, 0),), costs(7)[0])
+        rows, days = days_of_one([day(NUMBER - 2, (3,), 9), nothing, day(NUMBER, (0,), 4)])
+        self.assertEqual([one.name for one in rows], ["2026-11-29", "2026-11-27"])
+        self.assertEqual([one.sums.cost_nano for one in rows], [0, 3])
+        self.assertEqual(bars_of(days, 0, ALL, TODAY).others, (3, 0, 0))
+
 
 class BarTests(SynchronousTestCase):
     """The bars of a plot."""
 
     def test_days(self) -> None:
         """Every day of the span has a bar, from the first one with events on where it is open."""
-        days = [DayCosts(NUMBER - 2, (1, 2), 10), DayCosts(NUMBER, (3, 0), 3)]
+        days = [day(NUMBER - 2, (1, 2), 10), day(NUMBER, (3, 0), 3)]
         bars = bars_of(days, 2, ALL, TODAY)
         self.assertEqual(bars.labels, ("2026-11-27", "2026-11-28", "2026-11-29"))
         self.assertEqual(bars.groups, ((1, 0, 3), (2, 0, 0)))
@@ -107,7 +135,7 @@ class BarTests(SynchronousTestCase):
 
     def test_weeks(self) -> None:
         """Beyond a quarter of a year a bar is a week, named by its Monday."""
-        days = [DayCosts(NUMBER - 92, (5,), 7), DayCosts(NUMBER - 6, (1,), 1)]
+        days = [day(NUMBER - 92, (5,), 7), day(NUMBER - 6, (1,), 1)]
         bars = bars_of(days, 1, ALL, TODAY)
         self.assertTrue(bars.by_week)
         # 2026-11-29 is a Sunday.
@@ -121,7 +149,7 @@ class BarTests(SynchronousTestCase):
             ("0001-01-01", "1990-01-01"),
             ("9000-01-01", None),
         ):
-            days = [DayCosts(NUMBER - 3, (), 1), DayCosts(NUMBER + 900, (), 1)]
+            days = [day(NUMBER - 3, (), 1), day(NUMBER + 900, (), 1)]
             bars = bars_of(days, 0, Span(since, until, ""), TODAY)
             self.assertGreaterEqual(len(bars.labels), 1)
             self.assertLessEqual(len(bars.labels), MAX_BARS)
@@ -137,9 +165,7 @@ class BarTests(SynchronousTestCase):
     def test_all_that_is_in_the_span(self, costs: dict[int, tuple[int, int]], name: str) -> None:
         """Counts once, and nothing else does."""
         span = preset_span(name, TODAY)
-        days = [
-            DayCosts(number, (cost,), cost + rest) for number, (cost, rest) in sorted(costs.items())
-        ]
+        days = [day(number, (cost,), cost + rest) for number, (cost, rest) in sorted(costs.items())]
         bars = bars_of(days, 1, span, TODAY)
         inside = [
             costs[number]
