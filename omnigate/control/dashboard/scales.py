@@ -23,7 +23,7 @@ LEAST: Final = 1e-9
 MOST: Final = 1e18
 
 #: Ticks of an axis of values above its zero, at most.
-STEPS: Final = 4
+STEPS: Final = 5
 
 #: Ticks of an axis of times, at most.
 TIME_TICKS: Final = 9

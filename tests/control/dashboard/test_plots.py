@@ -125,11 +125,11 @@ class PlotTests(SynchronousTestCase):
             (7, "requests", "0 2 4 6 8"),
             (3, "requests", "0 1 2 3"),
             (12_000, "tokens", "0 5\u202f000 10\u202fk 15\u202fk"),
-            (5 * 10**9, "usd", "0 $2 $4 $6"),
+            (5 * 10**9, "usd", "0 $1 $2 $3 $4 $5"),
             (12_000_000, "usd", "0 $0.005 $0.010 $0.015"),
             (1_500, "ms", "0 0.5\u202fs 1.0\u202fs 1.5\u202fs"),
             (0.3, "ms", "0 0.1\u202fms 0.2\u202fms 0.3\u202fms"),
-            (1, "share", "0 50\u202f% 100\u202f%"),
+            (1, "share", "0 20\u202f% 40\u202f% 60\u202f% 80\u202f% 100\u202f%"),
         ):
             scale = scale_to(largest, unit not in ("ms", "share"))
             texts = [tick_text(tick, scale, unit) for tick in scale.ticks]
