@@ -8,7 +8,7 @@ from typing import Final
 from omnigate.control.config_history import HistoryEntry
 from omnigate.control.dashboard.config_page import PATH as CONFIG
 from omnigate.control.dashboard.config_page import TABS
-from omnigate.control.dashboard.config_text import LINES_A_PAGE, Diff, clipped, diff_of
+from omnigate.control.dashboard.config_text import LINES_A_PAGE, Diff, clipped, diff_of, lines_of
 from omnigate.control.dashboard.config_view import change_lines, change_words
 from omnigate.control.dashboard.line_diff import compare
 from omnigate.control.dashboard.pages import Pages
@@ -88,4 +88,4 @@ class ConfigHistoryPage:
     async def _lines(self, entry: HistoryEntry) -> list[str]:
         """Return the lines of an entry; to cut four megabytes takes some milliseconds."""
         await self._sources.pause()
-        return [] if entry.text is None else entry.text.split("\n")
+        return [] if entry.text is None else lines_of(entry.text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from omnigate.control.config_api import reload_for
-from omnigate.control.dashboard.config_text import LINES_A_PAGE, shown_lines
+from omnigate.control.dashboard.config_text import LINES_A_PAGE, lines_of, shown_lines
 from omnigate.control.dashboard.config_view import (
     ROWS_A_PAGE,
     fault_lines,
@@ -73,7 +73,7 @@ class ConfigPage:
     async def text(self, call: Call) -> Answer:
         """Show the text of the file as it came into force, without what may be a secret."""
         reading = self._sources.config_file.reading
-        lines = [] if reading is None else reading.text.split("\n")
+        lines = [] if reading is None else lines_of(reading.text)
         await self._sources.pause()
         part = page_of(len(lines), LINES_A_PAGE, call.query.get("page"))
         shown = await shown_lines(part.of(lines), self._sources.pause)

@@ -51,9 +51,14 @@ def compare(old: Sequence[str], new: Sequence[str]) -> Steps:
     """
     found: list[Block] = []
     waiting = [(0, len(old), 0, len(new), 0)]
-    fine = 0
+    fine = looked = 0
     while waiting:
         a, b, c, d, depth = waiting.pop()
+        # Pieces are many and small, or few and long.
+        looked += b - a + d - c + 1
+        if looked >= LINES_A_STEP:
+            looked = 0
+            yield
         a, b, c, d = yield from _stripped(old, new, a, b, c, d)
         if a == b and c == d:
             continue
@@ -72,7 +77,6 @@ def compare(old: Sequence[str], new: Sequence[str]) -> Steps:
                     for (x, y), (u, v) in zip(reversed(starts), reversed(ends), strict=True):
                         if x < u or y < v:
                             waiting.append((x, u, y, v, depth + 1))
-                    yield
                     continue
         found.append(Block((a, b), (c, d)))
     return found
@@ -109,13 +113,14 @@ def _anchors(
     counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     for text, first, last, counter in ((old, a, b, counts[0]), (new, c, d, counts[1])):
         for start in range(first, last, LINES_A_STEP):
+            if start > first:
+                yield
             counter.update(text[start : min(last, start + LINES_A_STEP)])
-            yield
     places: dict[str, int] = {}
     for number in range(c, d):
         if counts[1][new[number]] == 1 and counts[0].get(new[number]) == 1:
             places[new[number]] = number
-        if number % LINES_A_STEP == 0:
+        if (number - c + 1) % LINES_A_STEP == 0:
             yield
     # The longest increasing subsequence by piles of cards; each card knows the one below it.
     tops: list[int] = []
@@ -128,7 +133,7 @@ def _anchors(
             below[place] = None if pile == 0 else (ends[pile - 1], tops[pile - 1])
             tops[pile : pile + 1] = [place]
             ends[pile : pile + 1] = [number]
-        if number % LINES_A_STEP == 0:
+        if (number - a + 1) % LINES_A_STEP == 0:
             yield
     found: list[tuple[int, int]] = []
     card = (ends[-1], tops[-1]) if tops else None

@@ -16,6 +16,7 @@ from omnigate.control.dashboard.config_text import (
     DiffLine,
     clipped,
     diff_of,
+    lines_of,
     shown_lines,
 )
 from omnigate.control.dashboard.line_diff import Block
@@ -58,6 +59,12 @@ class LineTests(SynchronousTestCase):
         self.assertEqual(clipped("a" * 1000), " … and 1000 more characters")
         self.assertEqual(clipped("b " + "a" * 1000), "b  … and 1000 more characters")
         self.assertEqual(clipped("a" * MAX_LINE_CHARS), "a" * MAX_LINE_CHARS)
+
+    def test_no_end_of_lines(self) -> None:
+        """What is behind very many is one line."""
+        self.assertEqual(lines_of("a\n\nb\n"), ["a", "", "b", ""])
+        self.patch(config_text, "MAX_LINES", 2)
+        self.assertEqual(lines_of("a\nb\nc\nd"), ["a", "b", "c\nd"])
 
     def test_it_is_the_same_in_steps(self) -> None:
         """Nothing is lost between two of them, and secrets neither."""
