@@ -73,6 +73,12 @@ def percent(share: float) -> str:
     return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
 
 
+def utc(ms: int) -> str:
+    """Return a moment as text, for what shows on hover."""
+    text = rfc3339(ms)
+    return f"{text[:10]} {text[11:19]} UTC"
+
+
 def moment(ms: int) -> Markup:
     """Return a moment; the script shows it in the reader's zone, and UTC is told on hover."""
     return instant(rfc3339(ms))
@@ -98,6 +104,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "duration": duration,
     "percent": percent,
     "moment": moment,
+    "utc": utc,
     "instant": instant,
     "filled": filled,
 }

@@ -20,6 +20,7 @@ from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
+from omnigate.ledger.books import RECENT_EVENTS
 
 #: The menu's entry.
 PLACE: Final = "/keys"
@@ -97,6 +98,7 @@ class KeysPage:
             states=STATES,
             path=path_of(key.name),
             graces=GRACES,
+            newest=RECENT_EVENTS,
             done=done,
             rotation={**rotation, **values},
             rotation_mark=rotation_mark(key),

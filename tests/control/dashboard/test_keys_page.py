@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -9,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.dashboard import key_list
 from omnigate.control.dashboard.key_list import Wanted, wanted
+from omnigate.ledger.service import Ledger
 from tests.control.dashboard.visitor import Page, Visitor
 from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
@@ -42,7 +44,7 @@ class KeysCase(SynchronousTestCase):
     def shown(self, target: str = "/keys") -> list[str]:
         """The names of the keys on a page of the list."""
         page = self.visitor.page(target)
-        return [found.text.removesuffix("config file") for found in page.all("th", scope="row")]
+        return [found.text.strip() for found in page.all("th", scope="row")]
 
 
 class ListTests(KeysCase):
@@ -57,9 +59,9 @@ class ListTests(KeysCase):
         for part in (
             "near its budget",
             "$0.00817 of $0.01 a day",
-            "in 4 h2026-11-30 00:00:00 UTC",
+            "in 4 h",
             "600 requests/min",
-            "2026-11-29 20:00:00 UTCfast",
+            "0 ms agofast",
         ):
             self.assertIn(part, row)
         self.assertEqual(page.one("a", href="/keys/app#refusals").text, "3")
@@ -145,13 +147,21 @@ class ListTests(KeysCase):
         self.assertEqual(Wanted("a&b").target(2), "/keys?q=a%26b&page=2")
 
     def test_last_uses_before_the_start(self) -> None:
-        """A use that is known by its day alone is told by its day; one of ages ago is told too."""
+        """The newest events tell the moment, the sums the day; one of ages ago is told too."""
         old, ancient = self.make("old"), self.make("ancient")
         self.spend(old, ts_ms=(START - 48 * HOUR_S) * 1000)
         self.spend(ancient, ts_ms=(START - 500 * 24 * HOUR_S) * 1000)
-        self.patch(self.plane.generation.ledger, "recent", list)
-        found = self.visitor.page("/keys").text
-        self.assertIn("2026-11-27", found)
+        self.plane.close()
+        folder = os.path.dirname(self.plane.config_path)
+        for told in (("48 h agofast", "500 d agofast"), ("2026-11-27", "long ago")):
+            plane = Plane(folder)
+            visitor = Visitor(plane.talk)
+            visitor.sign_in()
+            text = visitor.page("/keys").text
+            for words in told:
+                self.assertIn(words, text)
+            plane.close()
+            self.patch(Ledger, "recent", lambda self, limit=0: [])
 
 
 class KeyTests(KeysCase):
