@@ -36,6 +36,9 @@ MAX_FORM_BYTES: Final = 512 * 1024
 #: A token, and one or two short fields.
 MAX_ACTION_BYTES: Final = 4096
 
+#: Where a data plane listens unless it is told otherwise.
+DATA_URL: Final = "http://127.0.0.1:8080"
+
 #: The periods as the form offers them.
 PERIOD_CHOICES: Final = tuple(
     (period, {"total": "never again: it is for the whole life of the key"}.get(period, period))
@@ -203,6 +206,7 @@ class KeyFormPage:
     ) -> Answer:
         """Return the one page that shows a secret."""
         model = first_model(self._sources.config_file.config, key)
+        data_url = self._sources.data_plane.url.rstrip("/") or DATA_URL
         return self._pages.answer(
             "key_secret.html",
             call.person,
@@ -213,8 +217,9 @@ class KeyFormPage:
             path=path_of(key.name),
             secret=secret,
             grace_until_ms=key.old_secrets_until_ms(self._sources.now_ms()),
-            curl=curl_line(key, secret, model),
-            sdk=sdk_lines(secret),
+            data_url=data_url,
+            curl=curl_line(key, secret, model, f"{data_url}/v1"),
+            sdk=sdk_lines(secret, f"{data_url}/v1"),
         )
 
 

@@ -52,9 +52,6 @@ _TRIES: Final[Mapping[str, tuple[str, str]]] = {
     "embeddings": ("/embeddings", '"input": "Say hello"'),
 }
 
-#: Where a data plane listens unless it is told otherwise.
-BASE_URL: Final = "http://127.0.0.1:8080/v1"
-
 
 @attrs.frozen
 class RefusalLine:
@@ -182,18 +179,18 @@ def first_model(config: Config, key: GatewayKey) -> str:
     return "MODEL"
 
 
-def curl_line(key: GatewayKey, secret: str, model: str) -> str:
+def curl_line(key: GatewayKey, secret: str, model: str, base_url: str) -> str:
     """Return a command that tries a key, of an endpoint that it may use."""
     bearer = f"-H 'authorization: Bearer {secret}'"
     for kind, (path, body) in _TRIES.items():
         if key.endpoints is None or kind in key.endpoints:
             return (
-                f"curl {BASE_URL}{path} {bearer} -H 'content-type: application/json' "
+                f"curl {base_url}{path} {bearer} -H 'content-type: application/json' "
                 f'-d \'{{"model": "{model}", {body}}}\''
             )
-    return f"curl {BASE_URL}/models {bearer}"
+    return f"curl {base_url}/models {bearer}"
 
 
-def sdk_lines(secret: str) -> str:
+def sdk_lines(secret: str, base_url: str) -> str:
     """Return how a client of OpenAI's package is made with a key."""
-    return f'from openai import OpenAI\nclient = OpenAI(base_url="{BASE_URL}", api_key="{secret}")'
+    return f'from openai import OpenAI\nclient = OpenAI(base_url="{base_url}", api_key="{secret}")'

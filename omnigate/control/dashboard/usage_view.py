@@ -61,6 +61,7 @@ def usage_line(asked: Asked, row: UsageRow, total: Sums) -> UsageLine:
     if by == "key" and row.key is not None:
         name, path, wanted = row.key, f"/keys/{row.key}", {"key": row.key}
     elif by == "key":
+        path, wanted = f"/keys/{name}", {"key": name}
         name, hint = f"{name[:HASH_CHARS]}\N{HORIZONTAL ELLIPSIS}", "a key that is gone"
     elif by == "model":
         path, wanted = f"/models/one?{urlencode({'model': name})}", {"model": name}

@@ -85,7 +85,7 @@ class CreateTests(FormCase):
         text = Page(reply).text
         self.assertIn("It is not shown again", text)
         self.assertIn(f"-H 'authorization: Bearer {secret}'", text)
-        self.assertIn(f'OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="{secret}")', text)
+        self.assertIn(f'OpenAI(base_url="http://data.test:8080/v1", api_key="{secret}")', text)
         self.assertIn('"model": "fast"', text)
         for target in ("/keys", "/keys/web", "/keys/web/edit", "/keys/new"):
             self.assertNotIn(secret[4:].encode(), self.visitor.get(target).body)

@@ -49,9 +49,10 @@ class LineTests(SynchronousTestCase):
     def test_names_and_links(self) -> None:
         """Each kind of row leads to what it names, and to its requests in the same days."""
         span = Span("2026-11-01", None, "")
+        gone = "ab" * 32
         for by, given_row, name, path, requests in (
             ("key", row("ab" * 32, 1, "app"), "app", "/keys/app", "since=2026-11-01&key=app"),
-            ("key", row("ab" * 32, 1), "abababababab…", "", ""),
+            ("key", row(gone, 1), "abababababab…", f"/keys/{gone}", f"since=2026-11-01&key={gone}"),
             (
                 "model",
                 row("a/b c", 1),
