@@ -65,15 +65,22 @@ def price_for(config: Config, route: str, upstream: str, target_model: str) -> P
     :returns: None for a route or a target that the config does not have, and for a target that
         neither has a price of its own nor is in the built-in table: the caller counts it unpriced.
     """
+    return find_price(config, route, upstream, target_model)[0]
+
+
+def find_price(
+    config: Config, route: str, upstream: str, target_model: str
+) -> tuple[Price | None, bool]:
+    """Return what :func:`price_for` returns, and whether it is the target's own price."""
     found = config.routes_by_model.get(route)
     if found is None:
-        return None
+        return None, False
     for target in found.targets:
         if target.upstream == upstream and target.model == target_model:
             if target.price is not None:
-                return _own_price(target.price)
-            return built_in_price(target_model)
-    return None
+                return _own_price(target.price), True
+            return built_in_price(target_model), False
+    return None, False
 
 
 # Called once per usage event: the few prices of a config are worth keeping.

@@ -130,6 +130,7 @@ class Generation:
     admin_keys: AdminKeyStore
     book: KeyBook
     ledger: Ledger
+    search: EventSearch
     watch: BudgetWatch
     snapshots: Snapshots
     live: Live
@@ -276,6 +277,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         admin_keys,
         book,
         ledger,
+        search,
         watch,
         snapshots,
         live,

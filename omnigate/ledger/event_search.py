@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred
 from omnigate.errors import GatewayError
 from omnigate.ledger.event_filter import EventFilter
 from omnigate.ledger.family import Family, Position
-from omnigate.ledger.looking_back import LookedBack, look_back
+from omnigate.ledger.looking_back import LOOK_BYTES, LookedBack, look_back
+from omnigate.ledger.pieces_back import BLOCK_BYTES
 from omnigate.ledger.recording import LedgerNotReady
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
@@ -37,6 +38,8 @@ class EventSearch:
     :param path: the active segment.
     :param reader: the thread that reads.
     :param ids_days: says for how many days ids are remembered.
+    :ivar max_bytes: what one look reads at most.
+    :ivar block_bytes: what it reads at a time.
     """
 
     def __init__(
@@ -47,9 +50,15 @@ class EventSearch:
         self._reader = reader
         self._ids_days = ids_days
         self._looks = 0
+        self.max_bytes = LOOK_BYTES
+        self.block_bytes = BLOCK_BYTES
 
     def look_back(
-        self, wanted: EventFilter, limit: int, before: Position | None = None
+        self,
+        wanted: EventFilter,
+        limit: int,
+        before: Position | None = None,
+        after: Position | None = None,
     ) -> Deferred[LookedBack]:
         """Find the newest events that are wanted; see :func:`~.looking_back.look_back`.
 
@@ -65,7 +74,17 @@ class EventSearch:
                 "overloaded", "others are searching the ledger; try again", retry_after=1
             )
         self._looks += 1
-        job = partial(look_back, self._family, wanted, limit, self._ids_days(), before)
+        job = partial(
+            look_back,
+            self._family,
+            wanted,
+            limit,
+            self._ids_days(),
+            before,
+            after,
+            max_bytes=self.max_bytes,
+            block_bytes=self.block_bytes,
+        )
         return Deferred.fromCoroutine(self._look(job))
 
     async def _look(self, job: Callable[[], LookedBack]) -> LookedBack:

@@ -54,6 +54,10 @@ PLACES: Final = (
     Place("/config/text"),
     Place("/config/history"),
     Place("/config/history/1"),
+    Place("/requests"),
+    Place("/requests?status=failed"),
+    Place("/requests?model=none-of-ours"),
+    Place("/requests/one?id=000022d193b5fdc442bdf16bd1f67377"),
 )
 
 

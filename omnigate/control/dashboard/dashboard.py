@@ -12,6 +12,7 @@ from omnigate.control.dashboard.models_page import ModelsPage
 from omnigate.control.dashboard.overview_page import OverviewPage
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.refusals_page import RefusalsPage
+from omnigate.control.dashboard.requests_page import RequestsPage
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.try_page import TryPage
 from omnigate.control.dashboard.usage_page import UsagePage
@@ -27,6 +28,7 @@ class Dashboard:
             OverviewPage(pages, sources),
             keys,
             KeyFormPage(pages, sources, keys),
+            RequestsPage(pages, sources),
             ModelsPage(pages, sources),
             UsagePage(pages, sources),
             RefusalsPage(pages, sources),

@@ -1,0 +1,74 @@
+"""Words for every end that a request or an attempt can have."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.control.dashboard.causes import ATTEMPTS, attempt_cause, request_cause, status_name
+from omnigate.events import AttemptRecord
+
+
+class AttemptTests(SynchronousTestCase):
+    """Why an attempt ended."""
+
+    def test_every_outcome_has_words(self) -> None:
+        """All that an event may say, as its class lists them."""
+        listed = set(re.findall(r"``([a-z_0-9]+)``", AttemptRecord.__doc__ or ""))
+        listed -= {"status_429"}
+        self.assertEqual(set(ATTEMPTS), listed)
+        for outcome, cause in ATTEMPTS.items():
+            self.assertRegex(cause.meaning, r"^[A-Z][^!]+\.$", outcome)
+            self.assertRegex(cause.remedy or "Nothing.", r"^[A-Z][^!]+\.$", outcome)
+
+    def test_statuses(self) -> None:
+        self.assertIn("rate limit", attempt_cause("status_429").meaning)
+        self.assertEqual(attempt_cause("status_503").title, "503 from the provider")
+        self.assertIn("refused", attempt_cause("status_418").meaning)
+
+    @given(st.text(max_size=40) | st.from_regex(r"status_.{0,5}"))
+    def test_anything_else(self, outcome: str) -> None:
+        """A word of a later version is shown as it is."""
+        self.assertTrue(attempt_cause(outcome).meaning)
+
+
+class RequestTests(SynchronousTestCase):
+    """Why a request ended."""
+
+    def words(self, status: int, *outcomes: str, answered: bool = False) -> str:
+        cause = request_cause(
+            status, answered=answered, cached=False, estimated=False, outcomes=outcomes
+        )
+        return f"{cause.title}: {cause.meaning} {cause.remedy}"
+
+    def test_ends(self) -> None:
+        """Whose doing it was."""
+        self.assertIn("client closed", self.words(499, "canceled"))
+        self.assertIn("client closed", self.words(499, "ok", answered=True))
+        self.assertIn("client saw it break: cut off", self.words(499, "truncated", answered=True))
+        self.assertIn("by the provider", self.words(400, "ok", answered=True))
+        self.assertIn("rate limit", self.words(429, "status_429", "timeout"))
+        self.assertIn("every target failed", self.words(502, "timeout"))
+        self.assertIn("api_key_env", self.words(502, "upstream_auth"))
+        self.assertIn("no room", self.words(503, "no_room", answered=True))
+        self.assertIn("2 attempts that failed", self.words(200, "timeout", "timeout", "ok"))
+
+    @given(
+        st.integers(0, 999),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+        st.lists(st.sampled_from([*ATTEMPTS, "status_500", "what"]), max_size=4),
+    )
+    def test_any(
+        self, status: int, answered: bool, cached: bool, estimated: bool, outcomes: list[str]
+    ) -> None:
+        """There are words for whatever stands in a ledger."""
+        cause = request_cause(
+            status, answered=answered, cached=cached, estimated=estimated, outcomes=outcomes
+        )
+        self.assertTrue(cause.title and cause.meaning)
+        self.assertTrue(status_name(status))
