@@ -94,7 +94,7 @@ class ListTests(PageCase):
         self.assertIn("<b>", rows[3])
         self.assertIn("502", rows[2])
         self.assertIn("2 attempts", rows[2])
-        self.assertIn("openai gpt-4o-mini", rows[2])
+        self.assertIn("openaigpt-4o-mini", rows[2])
         self.assertIn("cached", rows[1])
         self.assertIn("estimated", rows[0])
 
