@@ -70,6 +70,19 @@ class Books:
             count(event, cost_nano)
         self._recent.extend(line for _, _, line in run[-RECENT_EVENTS:])
 
+    def find_recent(self, event_id: str) -> dict[str, Any] | None:
+        """Find one of the newest events; only lines that hold its id are taken apart."""
+        wanted = event_id.encode("utf-8", "replace")
+        for line in reversed(self._recent):
+            if wanted in line:
+                try:
+                    event = decode_object(line)
+                except DamagedLineError:
+                    continue
+                if event.get("id") == event_id:
+                    return event
+        return None
+
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """The newest events as objects, newest first; ``cost_usd`` is the exact decimal string."""
         newest: list[dict[str, Any]] = []

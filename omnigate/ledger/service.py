@@ -457,6 +457,13 @@ class Ledger:
         """
         return self._ready_books().recent(limit)
 
+    def find_recent(self, event_id: str) -> dict[str, Any] | None:
+        """Find the event of this id among the newest; as :meth:`recent` returns it.
+
+        :raises LedgerNotReady: it is not loaded.
+        """
+        return self._ready_books().find_recent(event_id)
+
     def _ready_books(self) -> Books:
         if self._recording is None:
             raise LedgerNotReady

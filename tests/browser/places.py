@@ -41,6 +41,8 @@ PLACES: Final = (
     Place("/keys/support-bot"),
     Place("/keys/support-bot/edit"),
     Place("/keys/status-page"),
+    Place("/try"),
+    Place("/try?style=messages"),
     Place("/refusals"),
     Place("/refusals?key=mobile&code=rate_limit_exceeded"),
     Place("/refusals?code=internal_error"),

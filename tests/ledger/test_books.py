@@ -50,6 +50,11 @@ class BooksTests(SynchronousTestCase):
         self.assertEqual(len(found), RECENT_EVENTS)
         self.assertEqual(found[0]["id"], str(RECENT_EVENTS + 9))
         self.assertEqual(books.recent(0), [])
+        for place in (0, 1, RECENT_EVENTS - 1):
+            self.assertEqual(books.find_recent(found[place]["id"]), found[place])
+        # Those that are older are not found, nor what an id only begins with or holds.
+        for event_id in ("9", "10" * 5, "ab" * 32, ""):
+            self.assertIsNone(books.find_recent(event_id), event_id)
 
     def test_a_line_damaged_where_no_sum_looks_is_counted_but_not_shown(self) -> None:
         """It is left out of the list for people."""
@@ -59,4 +64,5 @@ class BooksTests(SynchronousTestCase):
         line = head.replace(b'"outcome":"ok"', b'"outcome":"\xff\xff"')
         books.replay([(*decode_line(line), line)])
         self.assertEqual(books.recent(10), [])
+        self.assertIsNone(books.find_recent("e"))
         self.assertEqual(books.totals.lifetime(["ab" * 32]).requests, 1)

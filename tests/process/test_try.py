@@ -126,6 +126,15 @@ class TryTests(SynchronousTestCase):
         events = wait_for("the event of who left", lambda: self.gateway.ledger()[before:] or None)
         self.assertEqual(events[0]["route_model"], "endless")
 
+        # A control plane that is asked to stop does not wait for what is being tried.
+        answer = self.browser.begin("endless")
+        answer.read(200)
+        assert self.gateway.control is not None
+        self.gateway.control.terminate()
+        self.assertEqual(self.gateway.control.wait(20), 0)
+        answer.close()
+        self.gateway.start_control()
+
         assert self.gateway.data is not None
         self.gateway.data.terminate()
         self.assertEqual(self.gateway.data.wait(), 0)

@@ -20,7 +20,6 @@ from omnigate.control.dashboard.try_run import Teller, TryRun
 from omnigate.control.dashboard.try_tellers import EVENT_STREAM, EventTeller, PageTeller
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
-from omnigate.ledger.books import RECENT_EVENTS
 
 PLACE: Final = "/try"
 
@@ -93,10 +92,9 @@ class TryPage:
     def _find(self, request_id: str) -> dict[str, Any] | None:
         """Return the usage event of a request, if it is among the newest."""
         try:
-            events = self._sources.ledger.recent(RECENT_EVENTS)
+            return self._sources.ledger.find_recent(request_id)
         except GatewayError:  # the stores are being opened anew
             return None
-        return next((event for event in events if event["id"] == request_id), None)
 
     def _form(self, call: Call, wanted: TryForm, status: int) -> Answer:
         html = self._page(call, wanted, "")
