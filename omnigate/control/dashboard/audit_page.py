@@ -38,6 +38,8 @@ class AuditPage:
         await self._sources.pause()
         story = Story(lines)
         book = self._sources.book
+        rows = [story.row(line, book.get(line.target) is not None) for line in part.lines]
+        await self._sources.pause()
         return self._pages.answer(
             "audit.html",
             call.person,
@@ -49,7 +51,7 @@ class AuditPage:
             kept=len(lines),
             oldest=lines[-1].ts if lines else "",
             is_full=len(lines) >= MAX_ENTRIES,
-            rows=[story.row(line, book.get(line.target) is not None) for line in part.lines],
+            rows=rows,
             newer=_link(wanted, part.newer),
             older=_link(wanted, part.older),
         )

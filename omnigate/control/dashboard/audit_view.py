@@ -119,13 +119,13 @@ class Story:
 
     def __init__(self, lines: Sequence[AuditLine]) -> None:
         self._failed = {_deed(line) for line in lines if line.outcome == FAILED and line.request_id}
-        self._before: dict[int, Mapping[str, str]] = {}
+        self._before: dict[int, Mapping[str, Any]] = {}
         self._whole: set[int] = set()
         self._follow(lines)
 
     def _follow(self, lines: Sequence[AuditLine]) -> None:
         """Go through the lives of keys, as far as changes of them are told."""
-        known: dict[tuple[str, str], dict[str, str]] = {}
+        known: dict[tuple[str, str], dict[str, Any]] = {}
         made: set[tuple[str, str]] = set()
         for line in reversed(lines):
             if line.outcome == FAILED or _deed(line) in self._failed:
@@ -141,8 +141,7 @@ class Story:
                 self._before[line.seq] = known.get(thing, {})
                 if thing in made:
                     self._whole.add(line.seq)
-                now = {name: text_of(value) for name, value in line.detail.items()}
-                known[thing] = {**known.get(thing, {}), **now}
+                known[thing] = {**known.get(thing, {}), **line.detail}
 
     def row(self, line: AuditLine, has_key: bool) -> AuditRow:
         """Return a line as it is shown.
@@ -161,17 +160,22 @@ class Story:
         return AuditRow(line, outcome, path, self._members(line))
 
     def _members(self, line: AuditLine) -> list[Member]:
-        before = self._before.get(line.seq, {})
-        unset = text_of(None) if line.seq in self._whole else None
         changes = line.action.endswith(_CHANGE) and line.outcome != FAILED
         return [
             Member(
                 name.replace("_", " "),
-                before.get(name, unset) if changes else None,
+                self._was(line.seq, name) if changes else None,
                 text_of(value),
             )
             for name, value in line.detail.items()
         ]
+
+    def _was(self, seq: int, name: str) -> str | None:
+        """Return what a member was before a line; None where that is not known."""
+        before = self._before.get(seq, {})
+        if name in before:
+            return text_of(before[name])
+        return text_of(None) if seq in self._whole else None
 
 
 def _deed(line: AuditLine) -> tuple[str, str, str]:

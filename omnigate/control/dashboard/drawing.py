@@ -73,7 +73,7 @@ def plot(
     )
 
 
-def hover(left: float, width: float, told: Sequence[str], blocks: Sequence[Markup]) -> Markup:
+def hover(left: float, width: float, told: Sequence[str], blocks: Markup = NOTHING) -> Markup:
     """Draw a part of the plane that tells its values on hover, its place in shares of the width."""
     return Markup(
         '<g class="moment"><title>{}</title>'
@@ -84,7 +84,7 @@ def hover(left: float, width: float, told: Sequence[str], blocks: Sequence[Marku
         percent(max(0.0, width)),
         TOP,
         HEIGHT,
-        NOTHING.join(blocks),
+        blocks,
     )
 
 
@@ -126,6 +126,8 @@ def percent(share: float) -> str:
 
 def clean(text: str) -> str:
     """Leave out what no XML may hold."""
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}"
         for character in text

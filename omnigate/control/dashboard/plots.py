@@ -126,29 +126,27 @@ def stacked(title: str, labels: Sequence[str], series: Sequence[Series], unit: s
         for index, label in enumerate(labels)
         if index % every == 0
     ]
+    colours = [drawing.colour(number, one.name) for number, one in enumerate(series)]
+    wide = drawing.percent(width)
     for index, label in enumerate(labels):
         left, below = index * place, 0.0
+        x = drawing.percent(left + (place - width) / 2)
         blocks = []
         for number, one in enumerate(series):
             value = drawn(one.values[index])
             low, high = scale.share(below), scale.share(below + value)
             below += value
             if high > low:
+                # There are a thousand of these, of our own words and numbers alone.
+                y, height = drawing.TOP + (1 - high) * drawing.HEIGHT, (high - low) * drawing.HEIGHT
                 blocks.append(
-                    Markup(
-                        '<rect class="block {}" x="{}%" width="{}%" y="{:.2f}" height="{:.2f}"/>'
-                    ).format(
-                        drawing.colour(number, one.name),
-                        drawing.percent(left + (place - width) / 2),
-                        drawing.percent(width),
-                        drawing.TOP + (1 - high) * drawing.HEIGHT,
-                        (high - low) * drawing.HEIGHT,
-                    )
+                    f'<rect class="block {colours[number]}" x="{x}%" width="{wide}%" '
+                    f'y="{y:.2f}" height="{height:.2f}"/>'
                 )
         told = [label, *_values(series, index, unit)]
         if len(series) > 1:
             told.append(f"all: {value_text(sums[index], unit)}")
-        drawings.append(drawing.hover(left, place, told, blocks))
+        drawings.append(drawing.hover(left, place, told, Markup("".join(blocks))))
     return drawing.plot(
         f"{title}: {_summary(labels, series, unit)}",
         scale,
@@ -242,7 +240,7 @@ def _hovers(
         right = (shares[last] + shares[last + 1]) / 2 if last + 1 < len(shares) else 1.0
         middle = (first + last) // 2
         told = [moments[middle], *_values(series, middle, unit)]
-        hovers.append(drawing.hover(left, right - left, told, ()))
+        hovers.append(drawing.hover(left, right - left, told))
     return hovers
 
 

@@ -75,6 +75,9 @@ class UsagePage:
         total = await found.report.total()
         part = page_of(len(rows), ROWS_A_PAGE, call.query.get("page"))
         bars = bars_of(found.days, len(found.groups), span, today)
+        plot = _plot(asked, found.groups, bars)
+        # The page itself takes as long again.
+        await self._sources.pause()
         is_by_key = "key" in (asked.by, asked.kind)
         return self._pages.answer(
             "usage.html",
@@ -96,7 +99,7 @@ class UsagePage:
             total=total,
             part=part,
             pager=part.links(PATH, {**asked.query, **span.query}),
-            plot=_plot(asked, found.groups, bars),
+            plot=plot,
             is_by_week=bars.by_week,
             csv_path=f"{PATH}/csv?{urlencode({**asked.query, **span.query})}",
             by_key_since=self._sources.ledger.by_key_since if is_by_key else None,
