@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from omnigate.control.dashboard import try_key
 from omnigate.control.dashboard.data_plane import MAX_TRIES, DataPlane
 from omnigate.control.dashboard.pages import HEADERS, HTML, Pages
+from omnigate.control.dashboard.request_view import RequestView, view_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.try_form import (
     MADE,
@@ -89,12 +90,15 @@ class TryPage:
         )
         return Answer(content_type=content_type, headers=HEADERS, stream=run.start)
 
-    def _find(self, request_id: str) -> dict[str, Any] | None:
-        """Return the usage event of a request, if it is among the newest."""
+    def _find(self, request_id: str) -> RequestView | None:
+        """Return what the ledger has of a request, if it is among the newest."""
+        sources = self._sources
         try:
-            return self._sources.ledger.find_recent(request_id)
+            event = sources.ledger.find_recent(request_id)
         except GatewayError:  # the stores are being opened anew
             return None
+        # Nothing of it tells whose key it was, so no names are needed.
+        return None if event is None else view_of(event, {}, sources.config_file.config)
 
     def _form(self, call: Call, wanted: TryForm, status: int) -> Answer:
         html = self._page(call, wanted, "")

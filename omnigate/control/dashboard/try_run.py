@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from omnigate.control.byte_stream import ByteStream
 from omnigate.control.dashboard.data_plane import DataPlane, DataRequest
+from omnigate.control.dashboard.request_view import RequestView
 from omnigate.control.dashboard.try_answer import REFUSED
 from omnigate.control.dashboard.try_exchange import Exchange, Outcome
 
@@ -43,8 +44,8 @@ class Teller(Protocol):
     def outcome(self, outcome: Outcome) -> bytes:
         """How it ended."""
 
-    def bill(self, outcome: Outcome, event: dict[str, Any] | None) -> bytes:
-        """The usage event, if it came, and the end of the answer."""
+    def bill(self, outcome: Outcome, view: RequestView | None) -> bytes:
+        """What the ledger has of it, if anything came, and the end of the answer."""
 
 
 class TryRun:
@@ -52,7 +53,7 @@ class TryRun:
 
     :param secret: of the gateway key.
     :param is_new_key: whether the data plane may not have heard of it yet.
-    :param find: returns the usage event of a request, once it is recorded.
+    :param find: returns what the ledger has of a request, once it is recorded.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class TryRun:
         is_new_key: bool,
         data_plane: DataPlane,
         clock: IReactorTime,
-        find: Callable[[str], dict[str, Any] | None],
+        find: Callable[[str], RequestView | None],
         teller: Teller,
     ) -> None:
         self._style = style
@@ -104,8 +105,8 @@ class TryRun:
         stream.write(self._teller.begin())
         outcome = await self._ask_until_known(stream)
         stream.write(self._teller.outcome(outcome))
-        event = await self._wait_for_event(outcome)
-        stream.write(self._teller.bill(outcome, event))
+        view = await self._wait_for_event(outcome)
+        stream.write(self._teller.bill(outcome, view))
 
     async def _ask_until_known(self, stream: ByteStream) -> Outcome:
         """Ask, and again while the data plane does not know the new key."""
@@ -130,13 +131,13 @@ class TryRun:
         finally:
             self._exchange = None
 
-    async def _wait_for_event(self, outcome: Outcome) -> dict[str, Any] | None:
+    async def _wait_for_event(self, outcome: Outcome) -> RequestView | None:
         if not outcome.request_id or not outcome.has_upstream:
             return None
         end = self._clock.seconds() + BILL_SECONDS
         while self._clock.seconds() < end:
             await deferLater(self._clock, BILL_PAUSE)
-            event = self._find(outcome.request_id)
-            if event is not None:
-                return event
+            view = self._find(outcome.request_id)
+            if view is not None:
+                return view
         return None

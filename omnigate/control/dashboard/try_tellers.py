@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import escape
 
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.refusal_words import WORDS
+from omnigate.control.dashboard.request_view import RequestView
 from omnigate.control.dashboard.try_exchange import Outcome
 from omnigate.control.sessions import Session
 
@@ -36,9 +37,9 @@ class _Parts:
             url=self._url,
         )
 
-    def bill_html(self, outcome: Outcome, event: dict[str, Any] | None) -> str:
+    def bill_html(self, outcome: Outcome, view: RequestView | None) -> str:
         """What the ledger says of it."""
-        return self._pages.html("try_bill.html", self._session, outcome=outcome, event=event)
+        return self._pages.html("try_bill.html", self._session, outcome=outcome, view=view)
 
 
 class EventTeller(_Parts):
@@ -63,9 +64,9 @@ class EventTeller(_Parts):
         """Say how it ended."""
         return _event("outcome", self.outcome_html(outcome))
 
-    def bill(self, outcome: Outcome, event: dict[str, Any] | None) -> bytes:
+    def bill(self, outcome: Outcome, view: RequestView | None) -> bytes:
         """Say what it cost."""
-        return _event("bill", self.bill_html(outcome, event))
+        return _event("bill", self.bill_html(outcome, view))
 
 
 class PageTeller(_Parts):
@@ -100,9 +101,9 @@ class PageTeller(_Parts):
         """Write what stands behind the text."""
         return self._next() + self.outcome_html(outcome).encode("utf-8", "replace")
 
-    def bill(self, outcome: Outcome, event: dict[str, Any] | None) -> bytes:
+    def bill(self, outcome: Outcome, view: RequestView | None) -> bytes:
         """Write the bill and the rest of the page."""
-        return self.bill_html(outcome, event).encode("utf-8", "replace") + self._next()
+        return self.bill_html(outcome, view).encode("utf-8", "replace") + self._next()
 
     def _next(self) -> bytes:
         before, _, self._rest = self._rest.partition(self.mark)
