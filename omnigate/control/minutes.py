@@ -76,7 +76,7 @@ class Span:
     """Some minutes in a row, as one point of a plot.
 
     :ivar at_ms: when it begins.
-    :ivar sums: ``None`` of a time from before this process, of which nothing is known.
+    :ivar sums: ``None`` of a time before this process, unless something of it was delivered since.
     """
 
     at_ms: int
@@ -86,7 +86,8 @@ class Span:
 class Minutes:
     """The last day, minute by minute.
 
-    :param since_ms: when the process began; what ended before it is not counted.
+    :param since_ms: when the process began; of what was before it, only that is known which data
+        planes had kept and delivered later.
     """
 
     def __init__(self, since_ms: int) -> None:
@@ -145,8 +146,11 @@ class Minutes:
 
     def minutes_known(self, minutes: int, now_ms: int) -> float:
         """Return for how many of the last minutes anything is known: what a rate is divided by."""
-        begun = max(self.since_ms, (now_ms // MINUTE_MS - minutes + 1) * MINUTE_MS)
-        return max(1.0, (now_ms - begun) / MINUTE_MS)
+        now = now_ms // MINUTE_MS
+        begun = range(now - minutes + 1, now + 1)
+        first = next((number for number in begun if number in self._minutes), now)
+        known_ms = min(self.since_ms, first * MINUTE_MS)
+        return max(1.0, (now_ms - max(known_ms, begun[0] * MINUTE_MS)) / MINUTE_MS)
 
     def spans(self, points: int, minutes: int, now_ms: int) -> list[Span]:
         """Return the last points of a plot, the oldest first.
@@ -156,12 +160,12 @@ class Minutes:
         end = now_ms // MINUTE_MS + 1
         found = []
         for start in range(end - points * minutes, end, minutes):
-            is_known = (start + minutes) * MINUTE_MS > self.since_ms
-            sums = _together(self._between(start, start + minutes)) if is_known else None
-            found.append(Span(start * MINUTE_MS, sums))
+            some = self._between(start, start + minutes)
+            is_known = some or (start + minutes) * MINUTE_MS > self.since_ms
+            found.append(Span(start * MINUTE_MS, _together(some) if is_known else None))
         return found
 
-    def _between(self, start: int, end: int) -> Iterable[Minute]:
+    def _between(self, start: int, end: int) -> list[Minute]:
         minutes = self._minutes
         return [minutes[number] for number in range(start, end) if number in minutes]
 
@@ -172,7 +176,7 @@ class Minutes:
         if minute is not None:
             return minute
         oldest = now_ms // MINUTE_MS - MINUTES_KEPT
-        if ms < self.since_ms // MINUTE_MS * MINUTE_MS or number <= oldest:
+        if number <= oldest:
             return None
         # Also those of a clock that was set back.
         if len(self._minutes) >= MINUTES_KEPT:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+import omnigate
 from omnigate.admin_client import AdminClient, AdminError
 from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.periods import DAY_MS, rfc3339
@@ -31,8 +32,8 @@ READER, BOT = "oncall", "deploy-bot"
 
 #: Pauses of the traffic that goes on, in seconds.
 _PAUSES: Final = (0.3, 2.5)
-#: How often the second plane says that it lives; what it says counts for two minutes.
-_REPORT_SECONDS: Final = 30.0
+#: How often the second plane says that it lives, as a real one does.
+_REPORT_SECONDS: Final = 5.0
 
 
 class Seeded(Gateway):
@@ -81,6 +82,12 @@ class Seeded(Gateway):
                 "reporter": "5" * 32,
                 "gauges": {"requests_in_flight": 7, "reactor_lag_seconds": 0.004},
                 "upstreams": {"mistral": int(UpstreamState.DEGRADED)},
+                "about": {
+                    "host": "gateway-2",
+                    "address": "10.0.4.12:8080",
+                    "version": omnigate.__version__,
+                    "resting": [("mistral", "mistral-small-latest", 18.0, 140.0)],
+                },
             },
         )
 
@@ -150,6 +157,7 @@ class Seeded(Gateway):
             path, body["input"] = "/v1/embeddings", text
         else:
             body |= {"messages": [{"role": "user", "content": text}], "max_tokens": 500}
+            body["stream"] = True
             path = "/v1/messages" if endpoint == "messages" else "/v1/chat/completions"
         return self.post(path, body, self.secrets[team.name]).status
 

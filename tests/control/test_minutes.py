@@ -43,9 +43,18 @@ class MinutesTests(SynchronousTestCase):
         self.assertEqual(0, self.minutes.last(5, later).requests)
         self.assertEqual(1, self.minutes.last(9, later).requests)
 
-    def test_not_from_before_the_start(self) -> None:
-        self.minutes.recorded(used(ts_ms=BEGUN - MINUTE_MS), 1, BEGUN)
-        self.assertEqual(0, self.minutes.last(60, BEGUN).requests)
+    def test_from_before_the_start(self) -> None:
+        """What a data plane had kept is shown where it belongs; of the rest nothing is known."""
+        self.minutes.recorded(used(ts_ms=BEGUN - 2 * MINUTE_MS), 1, BEGUN)
+        self.assertEqual(1, self.minutes.last(60, BEGUN).requests)
+        spans = self.minutes.spans(4, 1, BEGUN)
+        self.assertEqual([None, 1, None, 0], [s.sums and s.sums.requests for s in spans])
+        # So a rate is not of the time since the start alone.
+        self.assertEqual(2.0, self.minutes.minutes_known(5, BEGUN))
+
+    def test_not_from_the_day_before(self) -> None:
+        self.minutes.recorded(used(ts_ms=BEGUN - MINUTES_KEPT * MINUTE_MS), 1, BEGUN)
+        self.assertEqual(0, self.minutes.last(MINUTES_KEPT, BEGUN).requests)
 
     def test_a_clock_that_is_ahead(self) -> None:
         """There is no minute beyond this one."""

@@ -32,6 +32,13 @@ def count(number: int) -> str:
     return str(number)
 
 
+def rate(number: float) -> str:
+    """Return how many of something come in a time: two digits below ten, never 0 for a few."""
+    if number >= 9.95 or number == 0:
+        return count(round(number))
+    return f"{number:.1f}" if number >= 0.95 else f"{max(number, 0.01):.2f}"
+
+
 def dollars(nano: int) -> str:
     """Return nano-dollars as dollars: in cents, and below ten cents two digits that count.
 
@@ -99,6 +106,7 @@ def filled(text: object) -> Any:
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "count": count,
+    "rate": rate,
     "dollars": dollars,
     "exact_dollars": exact_dollars,
     "duration": duration,

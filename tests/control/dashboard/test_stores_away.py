@@ -124,7 +124,7 @@ class PageTests(AwayTestCase):
         self.assertEqual(self.visitor.page("/").all("p", role="status"), [])
         self.plane.write_config("[[keys]]\n")
         self.plane.config_file.reload(Cause(SIGNAL))
-        strip = self.visitor.page("/").one("p", role="status")
+        strip = self.visitor.page("/models").one("p", role="status")
         self.assertIn("the last good config is in force", strip.text)
         self.assertNotIn("last good config", Visitor(self.plane.talk).page("/sign-in").text)
 
