@@ -33,13 +33,28 @@ NAMES: Final = {
     "keys": "key-7",
     "admin-keys": "",
     "models": "model-7",
-    "requests": "event-{last}",
     "config": "1",
     "live": "",
 }
 
-#: Pages with their filters set, which may cost more or less than those without.
-FILTERED: Final[tuple[str, ...]] = ()
+#: Pages that are nothing without a parameter.
+WHOLE: Final = {
+    "/models/one": "/models/one?model=model-7",
+    "/models/upstream": "/models/upstream?name=upstream-3",
+    "/requests/one": "/requests/one?id=event-{last}",
+}
+
+#: Pages with their filters set, which may cost more than those without.
+FILTERED: Final = (
+    "/keys?q=9&state=blocked&order=spent",
+    "/keys?page=9",
+    "/audit?actor=nobody",
+    "/refusals?key=key-7",
+    "/requests?key=key-7",
+    "/requests?model=no-such-model",
+    "/requests/one?id=event-0",
+    "/usage?by=key&period=all",
+)
 
 
 @attrs.frozen
@@ -61,13 +76,14 @@ class Row:
 
 def targets(endpoints: Iterable[Endpoint], events: int) -> Iterator[str]:
     """Yield every page that people have, and those of :data:`FILTERED`."""
+    last = events - 1
     for endpoint in endpoints:
         if endpoint.method == "GET" and audience_of(endpoint.pattern) == PEOPLE:
             head, opened, rest = endpoint.pattern.partition("{")
             if not opened:
-                yield endpoint.pattern
+                yield WHOLE.get(endpoint.pattern, endpoint.pattern).format(last=last)
                 continue
-            name = NAMES[head.split("/")[1]].format(last=events - 1)
+            name = NAMES[head.split("/")[1]].format(last=last)
             if name:
                 yield f"{head}{name}{rest.partition('}')[2]}"
     yield from FILTERED

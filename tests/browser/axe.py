@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,13 +25,18 @@ def _script() -> str:
     return (Path(found.origin).parent / "axe.min.js").read_text("utf-8")
 
 
-def violations(page: Page) -> list[str]:
+def violations(page: Page, rules: Sequence[str] = ()) -> list[str]:
     """Return which rules a page breaks, each with the elements that do and why.
 
-    All rules count, those of WCAG as well as those of good practice.
+    :param rules: which are held against it; all of them, those of WCAG as well as those of good
+        practice, where none is named.
     """
-    page.evaluate(_script())
-    told = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_script())
+    only = {"runOnly": list(rules)} if rules else {}
+    told = page.evaluate(
+        "options => axe.run(document, options)", {"resultTypes": ["violations"], **only}
+    )
     return [
         f"{rule['id']} ({rule['impact']}): {' '.join(map(str, node['target']))}\n"
         f"    {node['html'][:300]}\n    {' '.join(node['failureSummary'].split())}"

@@ -15,18 +15,37 @@ from omnigate.control.routes import Endpoint, audience_of
 class Place:
     """One page as somebody sees it.
 
-    :ivar path: what is opened.
+    :ivar path: what is opened; ``{request}`` is a request that fell over to another upstream.
     :ivar signed_in: whether one has to be.
+    :ivar status: what it is answered with.
     """
 
     path: str
     signed_in: bool = True
+    status: int = 200
 
 
-#: One with each filter that changes how a page looks, and one of each kind with a name in its path.
+#: Every page, those with a name in their path for one name, and some with filters that change how
+#: they look.
 PLACES: Final = (
     Place("/sign-in", signed_in=False),
     Place("/"),
+    Place("/requests"),
+    Place("/requests?model=smart&key=support-bot"),
+    Place("/requests?key=no-such-key", status=400),
+    Place("/requests/one?id={request}"),
+    Place("/requests/one?id=no-such-request", status=404),
+    Place("/keys"),
+    Place("/keys?q=no-such-key"),
+    Place("/keys/new"),
+    Place("/keys/support-bot"),
+    Place("/keys/nightly-summaries"),
+    Place("/keys/status-page"),
+    Place("/keys/support-bot/edit"),
+    Place("/keys/no-such-key", status=404),
+    Place("/models"),
+    Place("/models/one?model=smart"),
+    Place("/models/upstream?name=openai"),
     Place("/usage"),
     Place("/usage?by=model&period=7d"),
     Place("/usage?by=upstream&period=month"),
@@ -56,10 +75,10 @@ PLACES: Final = (
     Place("/config/text"),
     Place("/config/history"),
     Place("/config/history/1"),
-    Place("/requests"),
-    Place("/requests?status=failed"),
-    Place("/requests?model=none-of-ours"),
-    Place("/requests/one?id=000022d193b5fdc442bdf16bd1f67377"),
+    Place("/admin-keys"),
+    Place("/admin-keys/new"),
+    Place("/admin-keys/oncall/key"),
+    Place("/admin-keys/oncall/edit"),
 )
 
 

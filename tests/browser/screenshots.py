@@ -47,7 +47,7 @@ def take(gateway: Seeded, folder: Path) -> None:
     :raises AssertionError: the browser complained of something.
     """
     folder.mkdir(exist_ok=True)
-    request = fallen_over(gateway)
+    request = gateway.fallen_over()
     with started() as browser:
         for shot in SHOTS:
             visit = Visit(gateway, size=shot.size, theme=shot.theme, browser=browser)
@@ -56,14 +56,6 @@ def take(gateway: Seeded, folder: Path) -> None:
                 visit.open(shot.path.format(request=request))
                 visit.page.evaluate("document.fonts.ready")
                 visit.page.screenshot(path=folder / f"{shot.name}.png", animations="disabled")
-
-
-def fallen_over(gateway: Seeded) -> str:
-    """Return the id of a request that a second upstream answered, after the first had failed."""
-    for event in gateway.admin().call("GET", "/admin/requests?limit=500")["requests"]:
-        if len(event["attempts"]) > 1 and event["upstream"] is not None:
-            return str(event["id"])
-    raise AssertionError("no request fell over")
 
 
 def main() -> int:

@@ -148,6 +148,13 @@ class Seeded(Gateway):
         finally:
             connection.close()
 
+    def fallen_over(self) -> str:
+        """Return the id of a request that a second upstream answered."""
+        for event in self.admin().call("GET", "/admin/requests?limit=500")["requests"]:
+            if len(event["attempts"]) > 1 and event["upstream"] is not None:
+                return str(event["id"])
+        raise AssertionError("no request fell over")
+
     def request_of(self, team: world.Team, model: str) -> int:
         """Send a request of a team's application; the status of its answer."""
         endpoint = world.MODELS[model].endpoint

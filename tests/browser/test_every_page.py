@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.browser.axe import violations
 from tests.browser.dashboards import dashboard
 from tests.browser.places import PLACES, Place, pages_of
-from tests.browser.visit import PHONE, WIDE, Theme, Visit
+from tests.browser.visit import PHONE, WIDE, Visit
 from tests.control.plane import Plane
+
+#: Of all that the keyboard reaches: what looks no different while it has the focus.
+_UNSEEN_FOCUS = """() => {
+  const reached = document.querySelectorAll(
+    'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]');
+  const unseen = [];
+  for (const element of reached) {
+    if (!element.checkVisibility() || element.disabled) continue;
+    element.focus({focusVisible: true, preventScroll: true});
+    const style = getComputedStyle(element);
+    const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1;
+    if (document.activeElement === element && !outlined && style.boxShadow === 'none')
+      unseen.push(element.outerHTML.slice(0, 200));
+  }
+  document.activeElement.blur();
+  return unseen;
+}"""
+
+#: Forms that change something and carry no token.
+_UNGUARDED = """() => Array.from(document.forms)
+  .filter(form => form.method === 'post' && !form.elements.form_token)
+  .map(form => form.getAttribute('action'))"""
 
 
 class ListTests(SynchronousTestCase):
@@ -23,43 +48,72 @@ class ListTests(SynchronousTestCase):
 
 
 class EveryPageTests(SynchronousTestCase):
-    """Each page as it is with a month behind it, and as somebody sees it who may look only."""
+    """Each page as it is with a month behind it."""
 
-    def walk(self, size: tuple[int, int], theme: Theme) -> None:
-        """Open every page and hold what is to hold."""
-        faults = []
-        gateway = dashboard()
-        with Visit(gateway, size=size, theme=theme) as visit:
-            signed_in = False
-            for place in sorted(PLACES, key=lambda place: place.signed_in):
-                if place.signed_in and not signed_in:
+    def walk(self, visit: Visit, faults_of: Callable[[Visit, Place], list[str]]) -> None:
+        """Open every page, and hold that each is without faults."""
+        faults: list[str] = []
+        names = {"request": dashboard().fallen_over()}
+        strangers = [place for place in PLACES if not place.signed_in]
+        people = [place for place in PLACES if place.signed_in]
+        with visit:
+            for places in (strangers, people):
+                for place in places:
+                    visit.open(place.path.format_map(names), place.status)
+                    faults += [f"{place.path}: {told}" for told in faults_of(visit, place)]
+                if places is strangers:
                     visit.sign_in()
-                    signed_in = True
-                visit.open(place.path)
-                faults += [f"{place.path}: {told}" for told in self.faults_of(visit, place)]
         self.assertEqual(faults, [], "\n".join(faults))
 
-    def faults_of(self, visit: Visit, place: Place) -> list[str]:
-        """Return what is wrong with the page that is open."""
-        faults = violations(visit.page)
-        if visit.width() > visit.window_width():
-            faults.append(f"{visit.width()} px wide in a window of {visit.window_width()}")
-        if visit.page.locator("h1").count() != 1:
-            faults.append("not one h1")
-        return faults
+    def test_every_look(self) -> None:
+        """On a desk and on a phone, by day and by night."""
 
-    def test_light(self) -> None:
-        """On a desk, by day."""
-        self.walk(WIDE, "light")
+        def faults_of(visit: Visit, place: Place) -> list[str]:
+            return [
+                *form_faults(visit, place),
+                *_of("desk", look_faults(visit, WIDE, ())),
+                *_of("phone", look_faults(visit, PHONE, LOOKS)),
+            ]
 
-    def test_dark(self) -> None:
-        """On a desk, by night."""
-        self.walk(WIDE, "dark")
+        self.walk(Visit(dashboard()), faults_of)
 
-    def test_phone(self) -> None:
-        """On a phone."""
-        self.walk(PHONE, "light")
+    def test_without_script(self) -> None:
+        """With no script at all."""
 
-    def test_phone_by_night(self) -> None:
-        """On a phone, by night."""
-        self.walk(PHONE, "dark")
+        def faults_of(visit: Visit, place: Place) -> list[str]:
+            return [*form_faults(visit, place), *width_faults(visit)]
+
+        self.walk(Visit(dashboard(), size=PHONE, script=False), faults_of)
+
+
+#: Rules of axe-core whose outcome changes with the size of the window and the theme; all others are
+#: held once, since they take long.
+LOOKS: Final = ("color-contrast", "target-size", "scrollable-region-focusable")
+
+
+def look_faults(visit: Visit, size: tuple[int, int], rules: Sequence[str]) -> list[str]:
+    """Return what is wrong with the open page in a window of this size, in both themes."""
+    visit.page.set_viewport_size({"width": size[0], "height": size[1]})
+    visit.page.emulate_media(color_scheme="light")
+    faults = [*violations(visit.page, rules), *width_faults(visit)]
+    faults += [f"no focus is seen: {found}" for found in visit.evaluate(_UNSEEN_FOCUS)]
+    visit.page.emulate_media(color_scheme="dark")
+    return [*faults, *_of("dark", violations(visit.page, LOOKS))]
+
+
+def width_faults(visit: Visit) -> list[str]:
+    """Return whether the open page scrolls sideways."""
+    width, window = visit.width(), visit.window_width()
+    return [f"{width} px wide in a window of {window}"] if width > window else []
+
+
+def form_faults(visit: Visit, place: Place) -> list[str]:
+    """Return what is wrong with the open page, however it looks."""
+    faults = [] if visit.page.locator("h1").count() == 1 else ["not one h1"]
+    if place.signed_in:
+        faults += [f"no form token: {found}" for found in visit.evaluate(_UNGUARDED)]
+    return faults
+
+
+def _of(what: str, faults: list[str]) -> list[str]:
+    return [f"{what}: {fault}" for fault in faults]

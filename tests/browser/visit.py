@@ -29,7 +29,8 @@ class Visit:
     console, a request that failed or went elsewhere, a page with an error that nobody expected. So
     is what the planes' logs tell of faults of their own.
 
-    :param script: whether the browser runs scripts.
+    :param script: whether the browser is to run scripts.
+    :ivar runs_scripts: whether the browser does.
     :ivar expected: statuses of errors that belong to the test.
     """
 
@@ -44,6 +45,7 @@ class Visit:
     ) -> None:
         self._gateway = gateway
         self.origin = f"http://127.0.0.1:{gateway.control_port}"
+        self.runs_scripts = script
         self.faults: list[str] = []
         self.expected: set[int] = set()
         self.context = (browser or chromium()).new_context(
@@ -92,13 +94,16 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(f"{self.origin}/")
 
-    def open(self, path: str) -> None:
+    def open(self, path: str, status: int = 200) -> None:
         """Open a page, and wait until it is there with all that belongs to it.
 
-        :raises AssertionError: it is another one, or an error.
+        :raises AssertionError: it is answered with another status.
         """
+        expected = self.expected
+        self.expected = {*expected, status}
         answer = self.page.goto(path)
-        if answer is None or answer.status not in {200, *self.expected}:
+        self.expected = expected
+        if answer is None or answer.status != status:
             raise AssertionError(f"{path}: {answer and answer.status}")
 
     def width(self) -> int:
@@ -117,7 +122,10 @@ class Visit:
         self.context.add_cookies([{"name": name, "value": value, "url": self.origin}])
 
     def evaluate(self, script: str, argument: Any = None) -> Any:
-        """Run a script in the page; works where the page itself runs none."""
+        """Run a script in the page, and return what it gives.
+
+        It works where the browser runs no scripts, but for what waits: that would wait for ever.
+        """
         return self.page.evaluate(script, argument)
 
     # -- what the browser tells
