@@ -9,6 +9,7 @@ import attrs
 
 from omnigate.config.schema import KeyConfig, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.structure import Fault
+from omnigate.control.dashboard.paths import key_path, model_path, upstream_path
 from omnigate.control.redaction import redacted
 
 #: Upstreams, routes or keys of a page.
@@ -39,10 +40,12 @@ def fault_lines(faults: Sequence[Fault]) -> list[FaultLine]:
 class UpstreamLine:
     """One upstream.
 
+    :ivar path: its page.
     :ivar odd: what of it is not as it comes.
     """
 
     name: str
+    path: str
     protocol: str
     base_url: str
     credential: str
@@ -58,6 +61,7 @@ def upstream_line(upstream: UpstreamConfig) -> UpstreamLine:
     ]
     return UpstreamLine(
         upstream.name,
+        upstream_path(upstream.name),
         upstream.protocol,
         redacted(upstream.base_url),
         upstream.api_key_env or "",
@@ -69,11 +73,13 @@ def upstream_line(upstream: UpstreamConfig) -> UpstreamLine:
 class RouteLine:
     """One route.
 
+    :ivar path: the page of its model.
     :ivar targets: the first ones, each in words.
     :ivar more: how many there are beside these.
     """
 
     model: str
+    path: str
     strategy: str
     targets: Sequence[str]
     more: int
@@ -85,9 +91,8 @@ def route_line(route: RouteConfig) -> RouteLine:
     weighs = route.strategy == "weighted"
     targets = [_target(target, weighs) for target in route.targets[:MAX_ENTRIES]]
     more = len(route.targets) - len(targets)
-    return RouteLine(
-        route.model, route.strategy.replace("_", " "), targets, more, route.cache_ttl_s
-    )
+    path, strategy = model_path(route.model), route.strategy.replace("_", " ")
+    return RouteLine(route.model, path, strategy, targets, more, route.cache_ttl_s)
 
 
 def _target(target: TargetConfig, weighs: bool) -> str:
@@ -103,11 +108,13 @@ def _target(target: TargetConfig, weighs: bool) -> str:
 class KeyLine:
     """One key of the file.
 
+    :ivar path: its page.
     :ivar secret: where its secret or its hash is.
     :ivar limits: what limits it, in words.
     """
 
     name: str
+    path: str
     secret: str
     limits: Sequence[str]
 
@@ -121,7 +128,8 @@ def key_line(key: KeyConfig) -> KeyLine:
     ]
     if key.budget_usd is not None or key.soft_budget_usd is not None:
         limits.append(f"budget period: {key.budget_period}, {key.budget_timezone}")
-    return KeyLine(key.name, f"variable {key.key_env}" if key.key_env else "hash", limits)
+    secret = f"variable {key.key_env}" if key.key_env else "hash"
+    return KeyLine(key.name, key_path(key.name), secret, limits)
 
 
 _LIMITS: Final = {

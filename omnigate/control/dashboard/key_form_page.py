@@ -20,8 +20,9 @@ from omnigate.control.dashboard.key_form import (
     typed,
 )
 from omnigate.control.dashboard.key_view import curl_line, find_key, first_model, sdk_lines
-from omnigate.control.dashboard.keys_page import PLACE, KeysPage, path_of
+from omnigate.control.dashboard.keys_page import PLACE, KeysPage
 from omnigate.control.dashboard.pages import Pages, see_other
+from omnigate.control.dashboard.paths import key_path
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_changes import TO_CHANGE, KeyChanges
@@ -113,7 +114,7 @@ class KeyFormPage:
             now = find_key(self._sources, call.name) or key
             others = {} if mark(now) == call.form.get("mark") else _differing(filled(now), form)
             return self._form(call, form, now, refusal, others)
-        return see_other(f"{path_of(key.name)}?done=saved")
+        return see_other(f"{key_path(key.name)}?done=saved")
 
     async def rotate(self, call: Call) -> Answer:
         """Give a key a new secret and show it, this once."""
@@ -145,12 +146,12 @@ class KeyFormPage:
     async def disable(self, call: Call) -> Answer:
         """Have a key open nothing for now."""
         await self._changes.change(call, call.name, {"disabled": True})
-        return see_other(f"{path_of(call.name)}?done=disabled")
+        return see_other(f"{key_path(call.name)}?done=disabled")
 
     async def enable(self, call: Call) -> Answer:
         """Have a key work again."""
         await self._changes.change(call, call.name, {"disabled": False})
-        return see_other(f"{path_of(call.name)}?done=enabled")
+        return see_other(f"{key_path(call.name)}?done=enabled")
 
     async def delete(self, call: Call) -> Answer:
         """Take a key away."""
@@ -190,7 +191,7 @@ class KeyFormPage:
             place=PLACE,
             form=form,
             action="/keys/new" if key is None else f"/keys/{key.name}/edit",
-            path=PLACE if key is None else path_of(key.name),
+            path=PLACE if key is None else key_path(key.name),
             is_new=key is None,
             mark="" if key is None else mark(key),
             faults=faults,
@@ -214,7 +215,7 @@ class KeyFormPage:
             title=title,
             place=PLACE,
             key=key,
-            path=path_of(key.name),
+            path=key_path(key.name),
             secret=secret,
             grace_until_ms=key.old_secrets_until_ms(self._sources.now_ms()),
             data_url=data_url,

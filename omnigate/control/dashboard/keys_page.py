@@ -16,6 +16,7 @@ from omnigate.control.dashboard.key_view import (
     view_key,
 )
 from omnigate.control.dashboard.pages import Pages, see_other
+from omnigate.control.dashboard.paths import key_path
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -68,7 +69,7 @@ class KeysPage:
             periods=PERIOD_WORDS,
             done=DONE.get(call.query.get("done", ""), ""),
             since_ms=self._sources.reports.since_ms,
-            path_of=path_of,
+            path_of=key_path,
         )
 
     async def show(self, call: Call) -> Answer:
@@ -96,7 +97,7 @@ class KeysPage:
             place=PLACE,
             view=view_key(self._sources, self._list, key),
             states=STATES,
-            path=path_of(key.name),
+            path=key_path(key.name),
             graces=GRACES,
             newest=RECENT_EVENTS,
             done=done,
@@ -109,7 +110,7 @@ class KeysPage:
         sha256, ledger = call.name, self._sources.ledger
         for key in self._sources.book:
             if sha256 in key.hashes:
-                return see_other(path_of(key.name))
+                return see_other(key_path(key.name))
         now_ms = self._sources.now_ms()
         history = ledger.key_history([sha256], now_ms)
         if not history.lifetime.requests:
@@ -124,8 +125,3 @@ class KeysPage:
             plot=plot_days(history),
             last_day=ledger.last_days([sha256], now_ms).get(sha256),
         )
-
-
-def path_of(name: str) -> str:
-    """Return where the page of a key is."""
-    return f"/keys/{name}/key" if name == "new" else f"/keys/{name}"

@@ -10,6 +10,7 @@ import attrs
 
 from omnigate.control.admin_key import ADDRESS, DISABLED, EXPIRED
 from omnigate.control.auth import ADMIN, INTERNAL
+from omnigate.control.dashboard.paths import key_path
 from omnigate.control.dashboard.refusal_words import RefusalWords, words_of
 from omnigate.control.reports import OTHER_KEY, RefusalRow
 
@@ -97,7 +98,7 @@ def refused_keys(rows: Sequence[RefusalRow], known: Collection[str]) -> list[Ref
     return [
         Refused(
             row.key or NO_KEY,
-            f"/keys/{row.key}" if row.key in known and row.key != OTHER_KEY else "",
+            key_path(row.key) if row.key in known and row.key != OTHER_KEY else "",
             row.code,
             row.count,
             row.last_ms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
@@ -78,6 +78,7 @@ class UsagePage:
         plot = _plot(asked, found.groups, bars)
         # The page itself takes as long again.
         await self._sources.pause()
+        known = self._known(asked.by)
         is_by_key = "key" in (asked.by, asked.kind)
         return self._pages.answer(
             "usage.html",
@@ -95,7 +96,7 @@ class UsagePage:
                 for name, text in PRESETS.items()
             },
             typed={name: call.query.get(name, span.days.get(name, "")) for name in _FIELDS},
-            lines=[usage_line(asked, row, total) for row in part.of(rows)],
+            lines=[usage_line(asked, row, total, known) for row in part.of(rows)],
             total=total,
             part=part,
             pager=part.links(PATH, {**asked.query, **span.query}),
@@ -142,6 +143,13 @@ class UsagePage:
         since, until = asked.span.since, asked.span.until
         steps = self._sources.ledger.rows_by_day(by, groups, since, until)
         return await in_steps(steps, self._sources.pause)
+
+    def _known(self, by: str) -> Container[str]:
+        """Return the names that have a page since they are in the config."""
+        config = self._sources.config_file.config
+        if by == "model":
+            return config.routes_by_model
+        return {upstream.name for upstream in config.upstreams} if by == "upstream" else ()
 
     def _names(self, asked: Asked) -> Collection[str | None]:
         """Return the names in the ledger that are behind the one that is asked for."""

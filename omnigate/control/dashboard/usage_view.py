@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final
 from urllib.parse import urlencode
 
 import attrs
 
+from omnigate.control.dashboard.paths import key_path, model_path, upstream_path
 from omnigate.control.dashboard.spans import Span
 from omnigate.control.dashboard.usage_asked import Asked
 from omnigate.control.usage_report import UsageRow
@@ -53,22 +54,25 @@ class UsageLine:
     sums: Sums
 
 
-def usage_line(asked: Asked, row: UsageRow, total: Sums) -> UsageLine:
-    """Return a row as it is shown."""
+def usage_line(asked: Asked, row: UsageRow, total: Sums, known: Container[str] = ()) -> UsageLine:
+    """Return a row as it is shown.
+
+    :param known: the models, or the upstreams, that are in the config.
+    """
     by, span = asked.by, asked.span
     share = row.sums.cost_nano / total.cost_nano if total.cost_nano else 0.0
     name, hint, path, wanted = row.name or NAMELESS, "", "", {}
     if by == "key" and row.key is not None:
-        name, path, wanted = row.key, f"/keys/{row.key}", {"key": row.key}
+        name, path, wanted = row.key, key_path(row.key), {"key": row.key}
     elif by == "key":
-        path, wanted = f"/keys/{name}", {"key": name}
+        path, wanted = key_path(name), {"key": name}
         name, hint = f"{name[:HASH_CHARS]}\N{HORIZONTAL ELLIPSIS}", "a key that is gone"
     elif by == "model":
-        path, wanted = f"/models/one?{urlencode({'model': name})}", {"model": name}
+        path, wanted = model_path(name) if name in known else "", {"model": name}
     elif by == "upstream" and row.name is None:
         hint = "refused by every upstream, or answered out of the cache"
     elif by == "upstream":
-        wanted = {"upstream": name}
+        path, wanted = upstream_path(name) if name in known else "", {"upstream": name}
     else:
         wanted = {"since": name, "until": name}
         path = f"/usage?{urlencode(wanted)}" if not asked.kind else ""

@@ -73,7 +73,15 @@ class TableTests(SynchronousTestCase):
         """What is as it comes is not told."""
         plain, odd = map(upstream_line, CONFIG.upstreams)
         self.assertEqual(
-            plain, UpstreamLine("plain", "openai", "https://api.example.com/v1", "", [])
+            plain,
+            UpstreamLine(
+                "plain",
+                "/models/upstream?name=plain",
+                "openai",
+                "https://api.example.com/v1",
+                "",
+                [],
+            ),
         )
         self.assertEqual(odd.credential, "ODD_KEY")
         self.assertEqual(
@@ -84,7 +92,9 @@ class TableTests(SynchronousTestCase):
     def test_routes(self) -> None:
         """Weights where they count, prices of one's own, and not hundreds of targets."""
         one, many = map(route_line, CONFIG.routes)
-        self.assertEqual(one, RouteLine("one", "failover", ["m at plain"], 0, 0))
+        self.assertEqual(
+            one, RouteLine("one", "/models/one?model=one", "failover", ["m at plain"], 0, 0)
+        )
         self.assertEqual((many.strategy, many.more, many.cache_ttl_s), ("weighted", 2, 60))
         self.assertEqual(
             many.targets[:2],
@@ -97,7 +107,7 @@ class TableTests(SynchronousTestCase):
     def test_keys(self) -> None:
         """Their limits, long lists cut."""
         plain, tight = map(key_line, CONFIG.keys)
-        self.assertEqual(plain, KeyLine("plain", "variable PLAIN", []))
+        self.assertEqual(plain, KeyLine("plain", "/keys/plain", "variable PLAIN", []))
         self.assertEqual(tight.secret, "hash")
         self.assertEqual(
             tight.limits,

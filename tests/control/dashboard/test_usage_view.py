@@ -60,7 +60,15 @@ class LineTests(SynchronousTestCase):
                 "/models/one?model=a%2Fb+c",
                 "since=2026-11-01&model=a%2Fb+c",
             ),
-            ("upstream", row("openai", 1), "openai", "", "since=2026-11-01&upstream=openai"),
+            (
+                "upstream",
+                row("openai", 1),
+                "openai",
+                "/models/upstream?name=openai",
+                "since=2026-11-01&upstream=openai",
+            ),
+            ("upstream", row("gone", 1), "gone", "", "since=2026-11-01&upstream=gone"),
+            ("model", row("gone", 1), "gone", "", "since=2026-11-01&model=gone"),
             ("upstream", row(None, 1), "(none answered)", "", ""),
             (
                 "day",
@@ -70,7 +78,7 @@ class LineTests(SynchronousTestCase):
                 "since=2026-11-02&until=2026-11-02",
             ),
         ):
-            line = usage_line(Asked(by, span), given_row, Sums(cost_nano=4))
+            line = usage_line(Asked(by, span), given_row, Sums(cost_nano=4), {"openai", "a/b c"})
             self.assertEqual((line.name, line.path), (name, path))
             self.assertEqual(line.requests_path, f"/requests?{requests}" if requests else "")
             self.assertEqual(line.share, 0.25)
