@@ -269,6 +269,12 @@ class ControlTests(CertificateCase):
         text = connection.getresponse().read().decode()
         self.assertIn("\nomnigate_certificate_expiry_timestamp_seconds 1", text)
         self.assertIn("\nomnigate_tls_reload_failures_total 0", text)
+        connection.close()
+        headers = {"origin": f"https://localhost:{port}", "sec-fetch-site": "same-origin"}
+        connection.request("POST", "/sign-in", f"token={ADMIN_TOKEN}", headers)
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 303)
+        self.assertRegex(answer.headers["set-cookie"], "^__Host-omnigate=.*; Secure$")
         os.environ["SSL_CERT_FILE"] = str(self.ca_file)
         self.addCleanup(os.environ.pop, "SSL_CERT_FILE")
         url = f"https://localhost:{port}"

@@ -7,7 +7,10 @@ from urllib.parse import urlsplit
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.address import UNIXAddress
+from twisted.internet.interfaces import ISSLTransport
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import directlyProvides
 
 from omnigate.client_address import TrustedProxies
 from omnigate.control.auth import PEOPLE, WRONG_IN_WINDOW
@@ -485,6 +488,26 @@ class SecureTests(DoorTestCase):
         headers: Headers = (*self.PROXIED, (b"origin", b"http://control"))
         reply = self.visitor.send("/sign-in", {"token": ADMIN_TOKEN}, headers)
         self.assertEqual(reply.status, 403)
+
+    def test_over_tls(self) -> None:
+        """As behind a proxy, without anybody's word."""
+        channel, transport = self.plane.talk.connect()
+        directlyProvides(transport, ISSLTransport)
+        body = f"token={ADMIN_TOKEN}".encode()
+        channel.dataReceived(request_bytes("POST", "/sign-in", body=body))
+        reply, _ = read_reply(transport.value())
+        self.assertRegex(reply.headers["set-cookie"], rf"^{SECURE_COOKIE}=.*; Secure$")
+
+    def test_over_a_socket_of_the_file_system(self) -> None:
+        """A proxy there is believed if it is named as one."""
+        for proxies, name in (("unix", SECURE_COOKIE), ("10.0.0.1", PLAIN_COOKIE)):
+            self.plane.talk.factory.gate.proxies = TrustedProxies.parse(proxies)
+            channel, transport = self.plane.talk.connect()
+            transport.peerAddr = UNIXAddress(b"/run/omnigate.sock")
+            body = f"token={ADMIN_TOKEN}".encode()
+            channel.dataReceived(request_bytes("POST", "/sign-in", self.PROXIED, body))
+            reply, _ = read_reply(transport.value())
+            self.assertEqual(reply.headers["set-cookie"].partition("=")[0], name)
 
     def test_the_word_of_anybody_else(self) -> None:
         """It does not count."""
