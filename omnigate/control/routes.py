@@ -286,7 +286,9 @@ class Routes:
         if methods is None:
             methods, name = self._find_open(path)
         if methods is None:
-            raise GatewayError("not_found", "there is no such endpoint")
+            is_page = AUDIENCES.get(path.split("/")[1]) in (PEOPLE, STRANGERS)
+            what = "page" if is_page else "endpoint"
+            raise GatewayError("not_found", f"there is no such {what}")
         endpoint = methods.get(method)
         if endpoint is None:
             allowed = ", ".join(sorted(methods))

@@ -84,12 +84,14 @@ class SessionKeys:
     """Seals tickets and opens them again.
 
     :param admin_token: what both keys are derived from.
+    :ivar mark: tells control planes with different tokens apart; eight hexadecimal digits.
     """
 
     def __init__(self, admin_token: str) -> None:
         key = _stretched(hashlib.sha256(admin_token.encode()).digest())
         self._cookie = hmac.digest(key, b"omnigate: session cookies, 1", "sha256")
         self._form = hmac.digest(key, b"omnigate: form tokens, 1", "sha256")
+        self.mark: Final = hmac.digest(key, b"omnigate: mark, 1", "sha256").hex()[:8]
         self._left: dict[str, int] = {}  # when it would be over, by nonce; the first to go first
 
     @property

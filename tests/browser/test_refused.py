@@ -6,7 +6,7 @@ import time
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.dashboard.door import PLAIN_COOKIE
+from omnigate.control.dashboard.door import cookie_name
 from omnigate.control.sessions import MAX_IDLE_MS, SessionKeys
 from tests.browser.dashboards import dashboard
 from tests.browser.seeding import READER
@@ -53,11 +53,11 @@ class StrangerTests(SynchronousTestCase):
             keys.seal(keys.begin("", now_ms - MAX_IDLE_MS)),
             SessionKeys("a guess").seal(keys.begin("", now_ms)),
         ):
-            visit.give_cookie(PLAIN_COOKIE, cookie)
+            visit.give_cookie(cookie_name(keys, is_secure=False), cookie)
             visit.page.goto("/")
             self.assertEqual(visit.page.url, f"{visit.origin}/sign-in")
         # This is how one is made that is good.
-        visit.give_cookie(PLAIN_COOKIE, keys.seal(keys.begin("", now_ms)))
+        visit.give_cookie(cookie_name(keys, is_secure=False), keys.seal(keys.begin("", now_ms)))
         visit.open("/")
         self.assertEqual(visit.page.url, f"{visit.origin}/")
 

@@ -274,7 +274,7 @@ class ControlTests(CertificateCase):
         connection.request("POST", "/sign-in", f"token={ADMIN_TOKEN}", headers)
         answer = connection.getresponse()
         self.assertEqual(answer.status, 303)
-        self.assertRegex(answer.headers["set-cookie"], "^__Host-omnigate=.*; Secure$")
+        self.assertRegex(answer.headers["set-cookie"], "^__Host-omnigate-[0-9a-f]{8}=.*; Secure$")
         os.environ["SSL_CERT_FILE"] = str(self.ca_file)
         self.addCleanup(os.environ.pop, "SSL_CERT_FILE")
         url = f"https://localhost:{port}"

@@ -14,9 +14,8 @@ from omnigate.control.sessions import MAX_AGE_MS, Session, SessionKeys, Ticket
 from omnigate.control.visits import Visit
 from omnigate.errors import GatewayError
 
-#: Over TLS no other host of the domain can set a cookie of this name (RFC 6265bis, 4.1.3.2).
-SECURE_COOKIE: Final = "__Host-omnigate"
-PLAIN_COOKIE: Final = "omnigate"
+#: Over TLS no other host of the domain can set a cookie of such a name (RFC 6265bis, 4.1.3.2).
+SECURE_PREFIX: Final = "__Host-"
 
 SIGN_IN: Final = "/sign-in"
 
@@ -50,7 +49,7 @@ class DashboardDoor:
         :raises GatewayError: ``invalid_token`` for nobody, or somebody whose credential opens
             nothing any more, and what :meth:`~omnigate.control.auth.Credentials.recognise` raises.
         """
-        ticket = self._keys.open(_cookie(visit), self._now_ms())
+        ticket = self._keys.open(self._cookie(visit), self._now_ms())
         if ticket is None:
             raise GatewayError("invalid_token", "sign in first; a session ends after an hour idle")
         caller = self._credentials.recognise(ticket.shown, visit.address)
@@ -71,8 +70,7 @@ class DashboardDoor:
     def leave(self, session: Session, is_secure: bool) -> Headers:
         """End a session; return the header that has this browser forget it."""
         self._keys.leave(session.ticket, self._now_ms())
-        name = SECURE_COOKIE if is_secure else PLAIN_COOKIE
-        return ((b"set-cookie", _written(name, "", 0, is_secure)),)
+        return ((b"set-cookie", self._written("", 0, is_secure)),)
 
     def check_origin(self, visit: Visit) -> None:
         """Refuse what another site has sent; browsers say so with every form.
@@ -135,35 +133,39 @@ class DashboardDoor:
             refresh_s=REFRESH_SECONDS if waits else 0,
         )
 
+    def _cookie(self, visit: Visit) -> str:
+        """Return the value of our cookie; the empty string where there is none, or several."""
+        name = f"{cookie_name(self._keys, visit.is_secure)}="
+        pairs = b"; ".join(visit.headers(b"cookie")).decode("latin-1").split(";")
+        values = [pair.strip() for pair in pairs if pair.strip().startswith(name)]
+        return values[0][len(name) :] if len(values) == 1 else ""
+
     def _set_cookie(self, ticket: Ticket, is_secure: bool) -> Headers:
-        name = SECURE_COOKIE if is_secure else PLAIN_COOKIE
-        cookie = _written(name, self._keys.seal(ticket), MAX_AGE_MS // 1000, is_secure)
+        cookie = self._written(self._keys.seal(ticket), MAX_AGE_MS // 1000, is_secure)
         return ((b"set-cookie", cookie),)
+
+    def _written(self, value: str, max_age: int, is_secure: bool) -> bytes:
+        name, secure = cookie_name(self._keys, is_secure), "; Secure" if is_secure else ""
+        text = f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}"
+        return text.encode("ascii")
+
+
+def cookie_name(keys: SessionKeys, is_secure: bool) -> str:
+    """Return what the cookie of a control plane is called.
+
+    Cookies do not know ports: whoever has tunnels to several planes has all of them at one address.
+    """
+    return f"{SECURE_PREFIX if is_secure else ''}omnigate-{keys.mark}"
 
 
 _TITLES: Final = {
     401: "Sign in again",
     403: "Not allowed",
-    404: "There is no such page",
+    404: "Not found",
     413: "That is too long",
     500: "Something broke",
     503: "Not ready",
 }
-
-
-def _cookie(visit: Visit) -> str:
-    """Return the value of our cookie; the empty string where there is none, or more than one."""
-    name = f"{SECURE_COOKIE if visit.is_secure else PLAIN_COOKIE}="
-    pairs = b"; ".join(visit.headers(b"cookie")).decode("latin-1").split(";")
-    values = [pair.strip() for pair in pairs if pair.strip().startswith(name)]
-    return values[0][len(name) :] if len(values) == 1 else ""
-
-
-def _written(name: str, value: str, max_age: int, is_secure: bool) -> bytes:
-    secure = "; Secure" if is_secure else ""
-    return (f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}").encode(
-        "ascii"
-    )
 
 
 def _sign_in_path(target: str) -> str:

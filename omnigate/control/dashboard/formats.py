@@ -104,6 +104,13 @@ def filled(text: object) -> Any:
     return "\N{EN DASH}" if text is None or text == "" else text
 
 
+def sentence(text: str) -> str:
+    """Return a refusal's words as a sentence: programs get them without a capital and an end."""
+    text = text.strip()
+    end = "" if not text or text[-1] in ".!?" else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "count": count,
     "rate": rate,
@@ -115,4 +122,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "utc": utc,
     "instant": instant,
     "filled": filled,
+    "sentence": sentence,
 }

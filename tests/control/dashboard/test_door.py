@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hypothesis import given
@@ -14,7 +15,7 @@ from zope.interface import directlyProvides
 
 from omnigate.client_address import TrustedProxies
 from omnigate.control.auth import PEOPLE, WRONG_IN_WINDOW
-from omnigate.control.dashboard.door import PLAIN_COOKIE, SECURE_COOKIE
+from omnigate.control.dashboard.door import cookie_name
 from omnigate.control.dashboard.front import MAX_FORM_BYTES, own_path
 from omnigate.control.dashboard.pages import HEADERS
 from omnigate.control.routes import WRITE, audience_of
@@ -25,6 +26,9 @@ from tests.control.plane import START, Plane
 
 HOUR = 3600
 
+PLAIN_COOKIE = cookie_name(SessionKeys(ADMIN_TOKEN), is_secure=False)
+SECURE_COOKIE = cookie_name(SessionKeys(ADMIN_TOKEN), is_secure=True)
+
 
 def made_key(plane: Plane, scope: str = "full", **members: object) -> str:
     """Make an admin key named ``ann``; return its secret."""
@@ -34,6 +38,11 @@ def made_key(plane: Plane, scope: str = "full", **members: object) -> str:
         raise AssertionError(reply.body)
     secret: str = reply.json()["secret"]
     return secret
+
+
+def broken(*args: object, **values: object) -> NoReturn:
+    """Stand in for templates that are not what they should be."""
+    raise ZeroDivisionError
 
 
 class DoorTestCase(SynchronousTestCase):
@@ -114,6 +123,17 @@ class CookieTests(DoorTestCase):
         cookie = keys.seal(keys.begin("", START * 1000))
         header = ((b"cookie", f"{PLAIN_COOKIE}={cookie}".encode()),)
         self.assert_signed_out(self.plane.talk.ask("GET", "/", header))
+
+    def test_several_planes_at_one_address(self) -> None:
+        """Cookies do not know ports, so each plane has a name for its own."""
+        other = SessionKeys("another-token-0123456789")
+        self.assertRegex(PLAIN_COOKIE, "^omnigate-[0-9a-f]{8}$")
+        self.assertEqual(SECURE_COOKIE, f"__Host-{PLAIN_COOKIE}")
+        self.visitor.sign_in()
+        self.visitor.cookies[cookie_name(other, is_secure=False)] = other.seal(
+            other.begin("", START * 1000)
+        )
+        self.visitor.page("/")
 
     def test_signing_out_ends_it_everywhere(self) -> None:
         """A copy of the cookie opens nothing either; other sessions go on."""
@@ -422,6 +442,30 @@ class HeaderTests(DoorTestCase):
             self.assert_kept_in(reply)
         self.assert_kept_in(self.visitor.send("/sign-out", {"form_token": ""}))
         self.assertEqual(self.visitor.get("/sign-out").headers["allow"], "POST")
+
+    def test_a_page_that_is_not(self) -> None:
+        """It says so, with the way back; a stranger is asked to sign in first."""
+        self.assertEqual(self.visitor.get("/keys/a/b/c/d").status, 303)
+        self.visitor.sign_in()
+        page = Page(self.visitor.get("/keys/a/b/c/d"))
+        self.assertEqual(page.one("p", role="alert").text, "There is no such page.")
+        self.assertEqual(page.one("h1").text, "Not found")
+
+    def test_pages_that_cannot_be_made(self) -> None:
+        """Whoever waits is answered in plain words, before and after signing in."""
+        self.visitor.sign_in()
+        pages = self.plane.lasting.entrance.pages
+        self.patch(pages, "answer", broken)
+        for headers, target, status in (
+            ((), "/assets/nothing", 404),
+            ((), "/sign-in", 500),
+            (self.visitor.headers(), "/", 500),
+            (self.visitor.headers(), "/keys/a/b/c/d", 404),
+        ):
+            reply = self.plane.talk.ask("GET", target, headers)
+            self.assertEqual(reply.status, status, target)
+            self.assertEqual(reply.headers["content-type"], "text/plain; charset=utf-8")
+            self.assertGreaterEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
     def test_head(self) -> None:
         """It answers as GET does, without the page."""

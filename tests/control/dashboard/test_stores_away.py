@@ -121,7 +121,7 @@ class PageTests(AwayTestCase):
     def test_the_strip_on_top(self) -> None:
         """A config file with faults is told on every page, to those who have signed in."""
         self.visitor.sign_in()
-        self.assertEqual(self.visitor.page("/").all("p", role="status"), [])
+        self.assertEqual(self.visitor.page("/admin-keys").all("p", role="status"), [])
         self.plane.write_config("[[keys]]\n")
         self.plane.config_file.reload(Cause(SIGNAL))
         strip = self.visitor.page("/models").one("p", role="status")

@@ -11,7 +11,7 @@ import attrs
 
 from tests.control.conversation import ADMIN_TOKEN, Conversation, Headers, Reply
 
-_COOKIE = re.compile(r"([A-Za-z_-]+)=([^;]*)")
+_COOKIE = re.compile(r"([A-Za-z0-9_-]+)=([^;]*)")
 
 
 @attrs.define
