@@ -120,9 +120,9 @@ def price_lines(counts: TokenCounts, price: Price) -> tuple[PriceLine, ...]:
     """Return a line for each kind of tokens that there are any of; for none of them, two lines."""
     kinds = (
         ("input", counts.input_tokens, price.input),
-        ("input read from the provider's cache", counts.cached_input_tokens, price.cached_input),
+        ("input read from cache", counts.cached_input_tokens, price.cached_input),
         (
-            "input written to the provider's cache",
+            "input written to cache",
             counts.cache_write_input_tokens,
             price.cache_write,
         ),

@@ -13,7 +13,7 @@ from omnigate.money import InvalidMoney, parse_usd
 from omnigate.text import one_line
 
 #: What is shown of a name in a list; the request's own page has all of it.
-NAME_CHARS: Final = 60
+NAME_CHARS: Final = 40
 
 #: What is shown of the hash of a key that has no name any more.
 HASH_CHARS: Final = 12

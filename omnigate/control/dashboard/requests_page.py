@@ -11,12 +11,23 @@ from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.request_rows import KeyMark, row_of, search_path
 from omnigate.control.dashboard.request_view import view_of
 from omnigate.control.dashboard.sources import Sources
-from omnigate.control.request_filters import CURSOR, FILTERS, ID, read_start, read_wanted
+from omnigate.control.parameters import Parameter
+from omnigate.control.request_filters import (
+    CURSOR,
+    FILTERS,
+    ID,
+    SINCE,
+    UNTIL,
+    read_start,
+    read_time,
+    read_wanted,
+)
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 from omnigate.ledger.budgets import Standing
 from omnigate.ledger.event_filter import EventFilter
 from omnigate.ledger.looking_back import LookedBack, read_cursor, write_cursor
+from omnigate.periods import rfc3339
 
 #: Rows of one page: as many as are looked through without a search.
 ROWS: Final = 50
@@ -117,6 +128,8 @@ class RequestsPage:
         fault: tuple[str, str] = ("", ""),
         status: int = 200,
     ) -> Answer:
+        if not fault[0]:
+            typed = {**typed, **_as_field(SINCE, call.query), **_as_field(UNTIL, call.query)}
         is_first = CURSOR.name not in call.query
         older = "" if found.next is None else write_cursor(found.next)
         is_live = is_first and not typed["until"] and not typed["id"] and not fault[0]
@@ -176,6 +189,15 @@ def _grep(request_id: str) -> str:
     if not _PLAIN_ID.fullmatch(request_id):
         return ""
     return f'grep \'"request_id":"{request_id}"\' access.log'
+
+
+def _as_field(parameter: Parameter, query: Mapping[str, str]) -> dict[str, str]:
+    """Return a time as a field for times takes it, whatever form it was written in."""
+    value = query.get(parameter.name)
+    if value is None:
+        return {}
+    written = rfc3339(read_time(parameter.name, value, is_end=parameter is UNTIL))
+    return {parameter.name: written[:16] if written[17:23] == "00.000" else written[:23]}
 
 
 def _statuses(chosen: str) -> list[tuple[str, str]]:

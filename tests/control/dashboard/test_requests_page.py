@@ -94,7 +94,7 @@ class ListTests(PageCase):
         self.assertIn("<b>", rows[3])
         self.assertIn("502", rows[2])
         self.assertIn("2 attempts", rows[2])
-        self.assertIn("openaigpt-4o-mini", rows[2])
+        self.assertIn("fastopenai, gpt-4o-mini", rows[2])
         self.assertIn("cached", rows[1])
         self.assertIn("estimated", rows[0])
 
@@ -133,6 +133,20 @@ class ListTests(PageCase):
             self.assertNotEqual(page.one("p", id=f"{name}-fault").text, "")
             self.assertEqual(page.one("input", name="model").attributes["value"], "fast")
         self.assertEqual(self.visitor.get("/requests?cursor=x").status, 400)
+
+    def test_times_of_any_form(self) -> None:
+        """A field for times takes one form, so whatever a link had is shown in that."""
+        self.record(event(id="a"))
+        for query, since, until in (
+            ("since=2026-11-29&until=2026-11-29", "2026-11-29T00:00", "2026-11-30T00:00"),
+            ("since=2026-11-29T21:00%2B01:00", "2026-11-29T20:00", ""),
+            ("since=2026-11-29T19:59:59.250Z", "2026-11-29T19:59:59.250", ""),
+        ):
+            page = self.visitor.page(f"/requests?{query}")
+            self.assertEqual(len(self.links(page)), 1, query)
+            fields = [page.one("input", name=name).attributes for name in ("since", "until")]
+            self.assertEqual([each["value"] for each in fields], [since, until])
+            self.assertEqual({each["type"] for each in fields}, {"datetime-local"})
 
     def test_nothing_found(self) -> None:
         """It says so, and where refusals are."""
@@ -203,7 +217,7 @@ class OneTests(PageCase):
             [(each["x"], each["width"]) for each in fills], [("0.00", "90.00"), ("90.00", "10.00")]
         )
         self.assertIn("input1,000$0.15$0.00015", text)
-        self.assertIn("input read from the provider's cache100$0.075$0.0000075", text)
+        self.assertIn("input read from cache100$0.075$0.0000075", text)
         self.assertIn("output10$0.6$0.000006", text)
         self.assertIn("Sum, rounded once to a billionth of a dollar$0.0001635", text)
         self.assertIn("the price of this target in the config in force", text)
