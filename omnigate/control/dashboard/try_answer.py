@@ -19,6 +19,12 @@ from omnigate.wire.sse import EventSplitter, event_data
 #: Most of an answer that is read: some 300,000 words, with all that is around each in a stream.
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 
+#: Most of an answer that is no stream, and is taken apart in one go: 10 to 20 ms at worst.
+MAX_BODY_BYTES: Final = 256 * 1024
+
+#: Choices, blocks and other parts that are looked at; a try asks for one.
+MAX_PARTS: Final = 64
+
 #: How much of the bytes themselves is shown.
 MAX_RAW_BYTES: Final = 64 * 1024
 
@@ -61,11 +67,16 @@ class AnswerReader:
         self._status = status
         self._events = EventSplitter() if is_stream and status == 200 else None
         self._pieces: list[bytes] = []
-        self._left = MAX_ANSWER_BYTES
+        self._left = self.most_bytes
         self._raw_left = MAX_RAW_BYTES
         self._raw = codecs.getincrementaldecoder("utf-8")("replace")
         self._failed: Verdict | None = None
         self._closed = False
+
+    @property
+    def most_bytes(self) -> int:
+        """As much as is read of it."""
+        return MAX_BODY_BYTES if self._events is None else MAX_ANSWER_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -150,7 +161,8 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    parts = value[:MAX_PARTS] if isinstance(value, list) else []
+    return [part for part in parts if isinstance(part, dict)]
 
 
 def _string(value: object) -> str:

@@ -13,7 +13,6 @@ from omnigate.control.dashboard.data_plane import Asking, Client, DataRequest
 from omnigate.control.dashboard.try_answer import (
     AWAY,
     CUT,
-    MAX_ANSWER_BYTES,
     MAX_RAW_BYTES,
     AnswerReader,
     Verdict,
@@ -116,8 +115,8 @@ class Exchange:
             self._end(
                 Verdict(
                     CUT,
-                    f"The answer is longer than {MAX_ANSWER_BYTES >> 20} MiB, which is as much as "
-                    "this page reads. It left there.",
+                    f"The answer is longer than {reader.most_bytes >> 10:,} KiB, which is as much "
+                    "as this page reads of such an answer. It left there.",
                 )
             )
         elif text:

@@ -6,7 +6,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from omnigate.control.audited import Recorder
+from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_changes import KeyChanges
+from omnigate.control.key_secret import sha256_hex
 from omnigate.control.keys import KeyBook
 from omnigate.control.routes import Call
 from omnigate.errors import GatewayError
@@ -18,8 +20,9 @@ NAME: Final = "try-it"
 #: What all tries may cost in a day.
 BUDGET_USD: Final = Decimal("0.10")
 
-#: Each try puts the end of the key off to so long after it.
+#: How long a secret opens anything, and how much of that has to be left for another try.
 LIFE_MS: Final = 15 * 60 * 1000
+LEAST_LIFE_MS: Final = 5 * 60 * 1000
 
 #: Somebody else's try that has not begun yet goes on with the secret before.
 GRACE_S: Final = 60
@@ -32,30 +35,59 @@ _LIMITS: Final[dict[str, Any]] = {
 }
 
 
-async def make_secret(book: KeyBook, audit: Recorder, call: Call) -> str:
-    """Make the key, or give the one that there is a new secret and some more time.
+class TryKey:
+    """Makes the key, and gives its secret to requests that are tried.
 
-    Its limits are set when it is made; whoever changes them afterwards is not overruled.
-
-    :return: the secret, which nobody is shown.
-    :raises GatewayError: ``conflict`` where the key is disabled, or the config file has one of this
-        name; what the stores refuse with.
+    The secret is kept in memory, for whoever tries several requests one after the other; nobody is
+    shown it.
     """
-    changes = KeyChanges(book, audit)
-    if book.is_file_key(NAME):
-        raise GatewayError(
-            "conflict", f'the config file has a key named "{NAME}"; paste the secret of a key'
+
+    def __init__(self, book: KeyBook, audit: Recorder) -> None:
+        self._keys = book.managed
+        self._is_file_key = book.is_file_key
+        self._changes = KeyChanges(book, audit)
+        self._secret = ""
+        self._actor = ""
+
+    async def secret(self, call: Call) -> str:
+        """Make the key, or give the one that there is a new secret and some more time.
+
+        Whoever has done that a few minutes ago goes on with the same secret. The key's limits are
+        set when it is made; whoever changes them afterwards is not overruled.
+
+        :raises GatewayError: ``conflict`` where the key is disabled, or the config file has one of
+            this name; what the stores refuse with.
+        """
+        if self._is_file_key(NAME):
+            raise GatewayError(
+                "conflict", f'the config file has a key named "{NAME}"; paste the secret of a key'
+            )
+        key = self._keys.get(NAME)
+        if key is not None and key.disabled:
+            raise GatewayError(
+                "conflict",
+                f'the key "{NAME}" is disabled; enable it, or paste the secret of another',
+            )
+        if key is None or not self._still_opens(key, call.actor):
+            secret = await self._renewed(call, key)
+            self._secret, self._actor = secret, call.actor
+            return secret
+        return self._secret
+
+    def _still_opens(self, key: GatewayKey, actor: str) -> bool:
+        """Whether the secret is this person's, and the key's for long enough."""
+        return (
+            actor == self._actor
+            and sha256_hex(self._secret) == key.current_sha256
+            and key.expires_ms >= self._keys.now_ms() + LEAST_LIFE_MS
         )
-    ends = rfc3339(book.managed.now_ms() + LIFE_MS)
-    key = book.managed.get(NAME)
-    if key is None:
-        _, secret = await changes.create(call, {"name": NAME, "expires_at": ends, **_LIMITS})
+
+    async def _renewed(self, call: Call, key: GatewayKey | None) -> str:
+        ends = {"expires_at": rfc3339(self._keys.now_ms() + LIFE_MS)}
+        if key is None:
+            _, secret = await self._changes.create(call, {"name": NAME, **ends, **_LIMITS})
+        else:
+            # An expired key cannot be rotated.
+            await self._changes.change(call, NAME, ends)
+            _, secret = await self._changes.rotate(call, NAME, {"grace_s": GRACE_S})
         return secret
-    if key.disabled:
-        raise GatewayError(
-            "conflict", f'the key "{NAME}" is disabled; enable it, or paste the secret of another'
-        )
-    # An expired key cannot be rotated.
-    await changes.change(call, NAME, {"expires_at": ends})
-    _, secret = await changes.rotate(call, NAME, {"grace_s": GRACE_S})
-    return secret

@@ -34,6 +34,7 @@ class TryPage:
     def __init__(self, pages: Pages, sources: Sources) -> None:
         self._pages = pages
         self._sources = sources
+        self._key = try_key.TryKey(sources.book, sources.audit)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
@@ -76,7 +77,7 @@ class TryPage:
         _check_place(data_plane)
         secret = wanted.secret
         if is_new:
-            secret = await try_key.make_secret(sources.book, sources.audit, call)
+            secret = await self._key.secret(call)
             # Nobody takes the last one between here and the start of the run.
             _check_place(data_plane)
         run = TryRun(

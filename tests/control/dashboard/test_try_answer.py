@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.control.dashboard.try_answer import (
     CUT,
     MAX_ANSWER_BYTES,
+    MAX_BODY_BYTES,
     MAX_RAW_BYTES,
     REFUSED,
     WHOLE,
@@ -144,10 +145,10 @@ class ReaderTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """No more is kept than is meant to be, of a stream, an event without end, and a body."""
-        for is_stream in (True, False):
+        for is_stream, most in ((True, MAX_ANSWER_BYTES), (False, MAX_BODY_BYTES)):
             reader = AnswerReader("chat", 200, is_stream)
             for _ in range(4):
-                reader.feed(b"x" * (MAX_ANSWER_BYTES // 4))
+                reader.feed(b"x" * (most // 4))
                 self.assertFalse(reader.is_full)
             reader.feed(b"x")
             self.assertTrue(reader.is_full)

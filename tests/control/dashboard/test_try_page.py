@@ -12,7 +12,7 @@ from omnigate.control.dashboard.data_plane import MAX_TRIES
 from omnigate.control.dashboard.try_answer import MAX_ANSWER_BYTES
 from omnigate.control.dashboard.try_exchange import MAX_SECONDS
 from omnigate.control.dashboard.try_form import MAX_FORM_BYTES
-from omnigate.control.dashboard.try_key import LIFE_MS, NAME
+from omnigate.control.dashboard.try_key import LEAST_LIFE_MS, LIFE_MS, NAME
 from omnigate.control.dashboard.try_run import BILL_PAUSE, BILL_SECONDS, KEY_PAUSES
 from omnigate.control.key_secret import sha256_hex
 from tests.control.conversation import Reply, request_bytes
@@ -253,7 +253,7 @@ class AnswerTests(TryCase):
         looker = self.send()
         self.stream(b": \n\n" * (MAX_ANSWER_BYTES // 4), b": \n\n")
         self.assertTrue(self.asked.left)
-        self.assertIn("longer than 4 MiB", looker.html("outcome"))
+        self.assertIn("longer than 4,096 KiB", looker.html("outcome"))
 
 
 class PeopleTests(TryCase):
@@ -370,6 +370,41 @@ class KeyTests(TryCase):
         self.assertEqual(key.expires_ms, self.plane.now_ms() + LIFE_MS)
         changes = [("key.rotate", NAME), ("key.change", NAME)]
         self.assertEqual(self.audited()[:2], changes)
+
+    def test_one_after_the_other(self) -> None:
+        """The same person goes on with the same secret, as long as it opens the key for a while."""
+        self.send(source="made")
+        first = self.asked.request.secret
+        self.plane.clock.advance((LIFE_MS - LEAST_LIFE_MS) / 1000)
+        self.send(source="made")
+        self.assertEqual(self.asked.request.secret, first)
+        self.assertEqual(self.audited(), [("key.create", NAME)])
+        self.plane.clock.advance(1)
+        self.send(source="made")
+        self.assertNotEqual(self.asked.request.secret, first)
+
+    def test_another_person(self) -> None:
+        """Each has a secret of their own, so that the audit log knows who it was."""
+        self.send(source="made")
+        first = self.asked.request.secret
+        body = b'{"name":"other","scope":"full"}'
+        secret = self.plane.admin("POST", "/admin/admin-keys", body).json()["secret"]
+        self.visitor = Visitor(self.plane.talk)
+        self.visitor.sign_in(secret)
+        self.visitor.page("/try")
+        self.send(source="made")
+        self.assertNotEqual(self.asked.request.secret, first)
+        rows = self.plane.admin("GET", "/admin/audit").json()["entries"]
+        self.assertEqual((rows[0]["action"], rows[0]["actor"]), ("key.rotate", "admin-key:other"))
+
+    def test_rotated_by_somebody(self) -> None:
+        """A secret that was taken away is not used."""
+        self.send(source="made")
+        self.plane.admin("POST", f"/admin/keys/{NAME}/rotate", b'{"grace_s":0}')
+        self.send(source="made")
+        key = self.plane.store.get(NAME)
+        assert key is not None
+        self.assertEqual(sha256_hex(self.asked.request.secret), key.current_sha256)
 
     def test_the_data_plane_has_not_heard(self) -> None:
         """It is asked again for some seconds, and its refusal counts only then."""
