@@ -125,6 +125,8 @@ def makeService(options: Options) -> Service:
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
+    entrance = make_entrance(settings.admin_token, credentials, lambda: int(time.time() * 1000))
+    entrance.pages.load()
     # A scrape of thousands of routes takes a quarter of a second.
     metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     lasting = Lasting(
@@ -143,7 +145,7 @@ def makeService(options: Options) -> Service:
         steady=time.monotonic,
         make_writer=make_writer,
         metrics_writer=metrics_writer,
-        entrance=make_entrance(settings.admin_token, credentials, lambda: int(time.time() * 1000)),
+        entrance=entrance,
         pause=lambda: pause(reactor),
         data_plane=DataPlane(settings.data_url, data_client),
     )

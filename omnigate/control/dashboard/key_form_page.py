@@ -27,7 +27,7 @@ from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_changes import TO_CHANGE, KeyChanges
 from omnigate.control.key_members import BadMembersError
-from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.routes import WRITE, Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 from omnigate.periods import PERIODS
 
@@ -72,9 +72,9 @@ class KeyFormPage:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints for the router."""
         return (
-            Endpoint("GET", "/keys/new", self.show_new),
+            Endpoint("GET", "/keys/new", self.show_new, scope=WRITE),
             Endpoint("POST", "/keys/new", self.create, body_limit=MAX_FORM_BYTES),
-            Endpoint("GET", "/keys/{name}/edit", self.show_edit),
+            Endpoint("GET", "/keys/{name}/edit", self.show_edit, scope=WRITE),
             Endpoint("POST", "/keys/{name}/edit", self.change, body_limit=MAX_FORM_BYTES),
             Endpoint("POST", "/keys/{name}/rotate", self.rotate, body_limit=MAX_ACTION_BYTES),
             Endpoint("POST", "/keys/{name}/disable", self.disable, body_limit=MAX_ACTION_BYTES),

@@ -347,6 +347,8 @@ class ReadOnlyTests(FormCase):
         """Every form is refused, and the key is as it was."""
         self.viewer.page("/keys/web")
         before = self.key("web")
+        for target in ("/keys/new", "/keys/web/edit"):
+            self.assertEqual(self.viewer.get(target).status, 403, target)
         targets = ("new", *(f"web/{what}" for what in ("edit", "rotate", "disable", "delete")))
         for target in targets:
             self.assertEqual(self.viewer.send(f"/keys/{target}", {"name": "x"}).status, 403, target)

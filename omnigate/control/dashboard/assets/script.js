@@ -8,6 +8,7 @@
   // A stream that has ended sooner is counted as one that could not be opened.
   const STEADY_MS = 10000;
   const MAX_FAILURES = 2;
+  const SENT_MS = 5000;
   // Polls after which a stream is tried again.
   const POLLS = 12;
 
@@ -273,6 +274,22 @@
     return template.content;
   }
 
+  // A form is sent once. Of a second click the browser would show the second answer, and what only
+  // the first one says, such as a secret, would be lost. Where no answer comes it may be sent again.
+  function sendOnce(event) {
+    const form = event.target;
+    if (event.defaultPrevented || form.method !== "post") {
+      return;
+    }
+    if (form.dataset.sent) {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = "yes";
+    setTimeout(() => delete form.dataset.sent, SENT_MS);
+  }
+
+  document.addEventListener("submit", sendOnce);
   prepare(document);
   const parts = [...document.querySelectorAll("[data-live]")].map(
     (element) => new LivePart(element),
