@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from omnigate.control.dashboard.scales import Scale, tick_text
 
@@ -74,17 +74,15 @@ def plot(
 
 
 def hover(left: float, width: float, told: Sequence[str], blocks: Markup = NOTHING) -> Markup:
-    """Draw a part of the plane that tells its values on hover, its place in shares of the width."""
+    """Draw a part of the plane that tells its values on hover, its place in shares of the width.
+
+    :param blocks: what is drawn there, as SVG.
+    """
+    words = escape("\n".join(map(clean, told)))
+    # There are hundreds of these: all else in them is numbers of ours.
     return Markup(
-        '<g class="moment"><title>{}</title>'
-        '<rect class="reach" x="{}%" width="{}%" y="{}" height="{}"/>{}</g>'
-    ).format(
-        "\n".join(clean(text) for text in told),
-        percent(left),
-        percent(max(0.0, width)),
-        TOP,
-        HEIGHT,
-        blocks,
+        f'<g class="moment"><title>{words}</title><rect class="reach" x="{percent(left)}%" '
+        f'width="{percent(max(0.0, width))}%" y="{TOP}" height="{HEIGHT}"/>{"".join(blocks)}</g>'
     )
 
 
