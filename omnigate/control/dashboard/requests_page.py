@@ -88,13 +88,16 @@ class RequestsPage:
         except ValueError:
             raise GatewayError("invalid_request", "no such mark; load the page again") from None
         wanted = read_wanted(query, self._sources.book)
-        found = await self._sources.search.look_back(wanted, ROWS if mark else 1, after=after)
+        found = await self._sources.search.look_back(wanted, ROWS + 1 if mark else 1, after=after)
         if found.end is None or found.end == after:
             return None
-        if not mark or not found.events:
+        if not mark or not (found.events or found.next):
             return Update("", write_cursor(found.end))
-        rows = [row_of(event, self._key_names()) for event in found.events]
-        html = self._pages.html("request_rows.html", None, rows=rows)
+        rows = [row_of(event, self._key_names()) for event in found.events[:ROWS]]
+        # There may have been more than are shown at once, or than one look reads.
+        html = self._pages.html(
+            "request_rows.html", None, rows=rows, has_gap=found.next is not None
+        )
         return Update(html, write_cursor(found.end))
 
     async def show_one(self, call: Call) -> Answer:
@@ -146,6 +149,7 @@ class RequestsPage:
             models=_names(self._sources.config_file.config.routes_by_model),
             upstreams=_names(each.name for each in self._sources.config_file.config.upstreams),
             rows=[row_of(event, self._key_names()) for event in found.events],
+            has_gap=False,
             mark=write_cursor(found.end) if is_live and found.end is not None else "",
             is_live=is_live,
             is_filtered=any(typed.values()),

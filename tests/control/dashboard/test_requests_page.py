@@ -191,6 +191,19 @@ class ListTests(PageCase):
         self.assertEqual((first["html"], first["mark"]), ("", again["mark"]))
         self.assertEqual(self.visitor.get("/live/requests?once=1&mark=abc").status, 400)
 
+    def test_live_after_a_pause(self) -> None:
+        """More than are shown at once are not passed over in silence."""
+        self.record(event(id="a"))
+        page = self.visitor.page("/requests")
+        mark = page.one("tbody", **{"data-live": "requests"}).attributes["data-mark"]
+        self.record(*(event(id=f"b{n}") for n in range(ROWS)))
+        whole = self.visitor.get(f"/live/requests?once=1&mark={mark}").json()["html"]
+        self.record(event(id="c"))
+        self.plane.clock.advance(2)  # what was rendered in the same second is not rendered anew
+        parted = self.visitor.get(f"/live/requests?once=1&mark={mark}").json()["html"]
+        self.assertEqual([whole.count("<th"), parted.count("<th")], [ROWS, ROWS])
+        self.assertEqual([text.count("load the page again") for text in (whole, parted)], [0, 1])
+
     def test_a_disk_that_refuses(self) -> None:
         """The page says so; it shows no empty list."""
         os.remove(self.plane.lasting.ledger_path)
