@@ -11,6 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.demo_children import python_environ
+from tests.process.test_try import Browser
 
 # The answer is paced for people to read and takes three seconds; a loaded machine more.
 SECONDS = 120
@@ -72,7 +73,7 @@ class DemoTests(SynchronousTestCase):
         self.check_nothing_is_left()
 
     def test_ctrl_c(self) -> None:
-        """It stays up with lines to paste until Ctrl-C, which is a clean end."""
+        """It stays up with a dashboard and lines to paste until Ctrl-C, which is a clean end."""
         process = self.start()
         assert process.stdout is not None
         lines: list[str] = []
@@ -81,6 +82,12 @@ class DemoTests(SynchronousTestCase):
             lines.append(process.stdout.readline())
             self.assertNotEqual(lines[-1], "", "".join(lines))
         self.assertEqual(sum(line.startswith("curl ") for line in lines), 3)
+        # A request is tried on the dashboard by no more than what was told.
+        told = {line[2:17].strip(): line[17:].strip() for line in lines if line[:2] == "  "}
+        port = int(told["dashboard"].rstrip("/").rpartition(":")[2])
+        seen = Browser(port, told["sign in with"]).watch("demo", source="made", secret="")
+        self.assertIn("The answer is whole.", seen["outcome"])
+        self.assertIn("$0.0000", seen["bill"])
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 0, output)

@@ -43,10 +43,10 @@ def config(provider_port: int) -> str:
 class Browser:
     """Somebody who has signed in and opened the page."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str = ADMIN_TOKEN) -> None:
         self._port = port
         self._cookie = ""
-        reply = self._ask("POST", "/sign-in", {"token": ADMIN_TOKEN})
+        reply = self._ask("POST", "/sign-in", {"token": token})
         self._cookie = (reply.headers["set-cookie"] or "").partition(";")[0]
         reply.read()
         page = self._ask("GET", "/try").read().decode()
