@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -35,6 +37,13 @@ _UNGUARDED = """() => Array.from(document.forms)
   .filter(form => form.method === 'post' && !form.elements.form_token)
   .map(form => form.getAttribute('action'))"""
 
+#: Where the links of a page lead, without the places within pages.
+_LINKS = """() => Array.from(document.querySelectorAll("a[href]:not([href^='#'])"))
+  .map(link => link.href.split('#')[0])"""
+
+#: Links that are followed of those that differ in the values of their parameters alone.
+ALIKE: Final = 3
+
 
 class ListTests(SynchronousTestCase):
     """The list of pages."""
@@ -56,13 +65,12 @@ class EveryPageTests(SynchronousTestCase):
         names = {"request": dashboard().fallen_over()}
         strangers = [place for place in PLACES if not place.signed_in]
         people = [place for place in PLACES if place.signed_in]
-        with visit:
-            for places in (strangers, people):
-                for place in places:
-                    visit.open(place.path.format_map(names), place.status)
-                    faults += [f"{place.path}: {told}" for told in faults_of(visit, place)]
-                if places is strangers:
-                    visit.sign_in()
+        for places in (strangers, people):
+            for place in places:
+                visit.open(place.path.format_map(names), place.status)
+                faults += [f"{place.path}: {told}" for told in faults_of(visit, place)]
+            if places is strangers:
+                visit.sign_in()
         self.assertEqual(faults, [], "\n".join(faults))
 
     def test_every_look(self) -> None:
@@ -75,7 +83,29 @@ class EveryPageTests(SynchronousTestCase):
                 *_of("phone", look_faults(visit, PHONE, LOOKS)),
             ]
 
-        self.walk(Visit(dashboard()), faults_of)
+        with Visit(dashboard()) as visit:
+            self.walk(visit, faults_of)
+
+    def test_links(self) -> None:
+        """Every link of every page leads to a page; of those that look alike, some are followed."""
+        links: dict[str, str] = {}
+
+        def faults_of(visit: Visit, place: Place) -> list[str]:
+            for link in visit.evaluate(_LINKS):
+                links.setdefault(link, place.path)
+            return []
+
+        with Visit(dashboard()) as visit:
+            self.walk(visit, faults_of)
+            followed: Counter[str] = Counter()
+            faults = []
+            for link, found_on in links.items():
+                kind = re.sub(r"=[^&]*", "=", link)
+                followed[kind] += 1
+                status = visit.context.request.get(link).status if followed[kind] <= ALIKE else 200
+                if status != 200:
+                    faults.append(f"{link}, which is on {found_on}: {status}")
+        self.assertEqual(faults, [], "\n".join(faults))
 
     def test_without_script(self) -> None:
         """With no script at all."""
@@ -83,7 +113,8 @@ class EveryPageTests(SynchronousTestCase):
         def faults_of(visit: Visit, place: Place) -> list[str]:
             return [*form_faults(visit, place), *width_faults(visit)]
 
-        self.walk(Visit(dashboard(), size=PHONE, script=False), faults_of)
+        with Visit(dashboard(), size=PHONE, script=False) as visit:
+            self.walk(visit, faults_of)
 
 
 #: Rules of axe-core whose outcome changes with the size of the window and the theme; all others are

@@ -6,11 +6,15 @@ import time
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control.auth import PEOPLE
 from omnigate.control.dashboard.door import cookie_name
+from omnigate.control.routes import WRITE, audience_of
 from omnigate.control.sessions import MAX_IDLE_MS, SessionKeys
 from tests.browser.dashboards import dashboard
+from tests.browser.places import PLACES
 from tests.browser.seeding import READER
 from tests.browser.visit import Visit
+from tests.control.plane import Plane
 from tests.process.daemons import ADMIN_TOKEN
 
 #: Sends a form as another page of the same browser could; answers with the status.
@@ -89,6 +93,32 @@ class ReaderTests(SynchronousTestCase):
         self.addCleanup(self.visit.__exit__, None, None, None)
         self.visit.sign_in(dashboard().secrets[READER])
 
-    def test_who_they_are(self) -> None:
-        """Each page says so."""
-        self.assertIn(READER, self.visit.page.locator("header").inner_text())
+    def test_every_page(self) -> None:
+        """Each says who they are, and has no form that changes anything."""
+        names = {"request": dashboard().fallen_over()}
+        forms = self.visit.page.locator("form[method=post]:not([action='/sign-out'])")
+        for place in PLACES:
+            # The forms themselves are refused, where there is nothing else on a page.
+            if place.signed_in and not place.path.endswith(("/new", "/edit")):
+                self.visit.open(place.path.format_map(names), place.status)
+                self.assertIn(READER, self.visit.page.locator("header").inner_text())
+                self.assertEqual(forms.count(), 0, place.path)
+
+    def test_every_change_is_refused(self) -> None:
+        """Also of somebody who knows what a form would send."""
+        plane = Plane(self.mktemp())
+        self.addCleanup(plane.close)
+        page = self.visit.page
+        token = page.locator("input[name=form_token]").first.input_value()
+        self.visit.expected.add(403)
+        changes = [
+            endpoint.pattern
+            for endpoint in plane.guard.endpoints
+            if endpoint.method == "POST"
+            and audience_of(endpoint.pattern) == PEOPLE
+            and endpoint.scope == WRITE
+        ]
+        self.assertIn("/keys/new", changes)
+        for pattern in changes:
+            path = pattern.replace("{name}", "mobile-app")
+            self.assertEqual(self.visit.evaluate(_SEND, [path, {"form_token": token}]), 403, path)

@@ -20,7 +20,7 @@ MINUTE_MS: Final = 60 * 1000
 DAYS: Final = 30
 REQUESTS: Final = 9_000
 #: Requests of the last hour, which are those that pages show one by one.
-LAST_HOUR: Final = 300
+LAST_HOUR: Final = 450
 
 #: When in the last hour ``openai`` was in trouble, in minutes before now.
 TROUBLE: Final = (38.0, 21.0)
@@ -254,12 +254,12 @@ def _count(dice: Random, event: UsageEvent, model: Model) -> None:
 
 #: What data planes turned away: key, code, how often.
 REFUSALS: Final = (
-    ("mobile-app", "rate_limit_exceeded", 412),
-    ("nightly-summaries", "budget_exceeded", 57),
-    ("", "invalid_api_key", 31),
-    ("intern-playground", "model_not_found", 9),
-    ("mobile-app", "endpoint_not_allowed", 6),
-    ("nightly-summaries", "model_not_allowed", 4),
-    (RETIRED, "invalid_api_key", 2),
+    ("mobile-app", "rate_limit_exceeded", 23),
+    ("nightly-summaries", "budget_exceeded", 9),
+    ("", "invalid_api_key", 4),
+    ("intern-playground", "model_not_found", 2),
+    ("mobile-app", "endpoint_not_allowed", 3),
+    ("nightly-summaries", "model_not_allowed", 2),
+    (RETIRED, "invalid_api_key", 1),
     ("data-science", "concurrency_limit_exceeded", 1),
 )
