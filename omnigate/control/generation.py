@@ -326,9 +326,10 @@ def guard_stores(lasting: Lasting) -> Guard[Generation]:
     )
 
     async def record(entry: AuditEntry) -> None:
-        if guard.current is None:
+        # It is opened first; a large ledger may take a while longer.
+        if guard.latest is None:
             raise GatewayError("not_ready", guard.words or RESTARTING, retry_after=1)
-        await guard.current.audit.record(entry)
+        await guard.latest.audit.record(entry)
 
     entrance.front.record = record
     entrance.pages.alerts = lambda: alerts_of(len(lasting.config_file.faults), unready())

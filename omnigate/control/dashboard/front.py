@@ -1,7 +1,7 @@
 """What of the dashboard needs no store: signing in and out, and the files of the pages.
 
 Both have a line in the audit log, on the disk before the session begins. While the log is not open,
-nobody signs in, and there would be nothing to see. Where it cannot be written, as on a full disk,
+in the first moment of a start, nobody signs in. Where it cannot be written, as on a full disk,
 people do get in, and the log of the plane says who: they want to see what is wrong, and could read
 the same by the admin API, which has no lines for reading. They change nothing, since no change is
 made without its line. Signing out is never kept from anybody.

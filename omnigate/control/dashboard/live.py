@@ -211,6 +211,8 @@ class Live:
         """End all streams."""
         self._is_open = False
         self._recent.clear()
+        # What renders them holds the stores, which are to go when they do.
+        self._parts.clear()
         for looker in tuple(self._lookers):
             looker.stream.end()
         self._stop_timer()

@@ -9,8 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from omnigate.control.config_file import SIGNAL, Cause
-from omnigate.control.dashboard.door import REFRESH_SECONDS
+from omnigate.control.dashboard.door import REFRESH_SECONDS, cookie_name
 from omnigate.control.dashboard.front import SIGNED_IN, SIGNED_OUT
+from omnigate.control.sessions import SessionKeys
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.conversation import ADMIN_TOKEN, Reply, read_reply, request_bytes
 from tests.control.dashboard.test_door import made_key
@@ -97,17 +98,34 @@ class PageTests(AwayTestCase):
         self.visitor.page("/")
 
     def test_signing_in(self) -> None:
-        """The form is there, and says to try again in a moment; nobody is taken for a guesser."""
+        """The token gets in, since its line is written; a key does once the keys are loaded."""
         secret = made_key(self.plane)
         self.crash()
         self.visitor.page("/sign-in")
-        for token in (None, secret):
-            reply = self.visitor.sign_in(*([] if token is None else [token]))
-            self.assertEqual(reply.status, 503)
-            self.assertEqual(len(Page(reply).all("input", name="token")), 1)
-            self.assertEqual(self.visitor.cookies, {})
+        reply = self.visitor.sign_in(secret)
+        self.assertEqual(reply.status, 503)
+        self.assertEqual(len(Page(reply).all("input", name="token")), 1)
+        self.assertEqual(self.visitor.cookies, {})
+        self.assertEqual(self.visitor.sign_in().status, 303)
+        self.assert_waits(self.visitor.get("/"), "restarted")
         self.recover()
         self.assertEqual(self.visitor.sign_in(secret).status, 303)
+        self.assertEqual([line[1] for line in self.lines()], ["admin-key:ann", "admin-token"])
+
+    def test_before_the_first_start_is_over(self) -> None:
+        """Nobody begins a session before the audit log is open; those of before read why."""
+        self.plane.close()
+        plane = Plane(self.mktemp(), open_ledger=False)
+        visitor = Visitor(plane.talk)
+        reply = visitor.sign_in()
+        self.assertEqual((reply.status, visitor.cookies), (503, {}))
+        self.assertIn("audit log is not open", Page(reply).one("p", role="alert").text)
+        keys = SessionKeys(ADMIN_TOKEN)
+        cookie = keys.seal(keys.begin("", plane.now_ms()))
+        visitor.cookies[cookie_name(keys, is_secure=False)] = cookie
+        self.assert_waits(visitor.get("/"), "ledger is being loaded")
+        plane.open_ledger()
+        visitor.page("/")
 
     def test_signing_out(self) -> None:
         """It is never kept from anybody."""
