@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -60,12 +61,16 @@ class Fared:
     failed: int = 0
     durations: list[int] = attrs.Factory(lambda: [0] * (len(BUCKETS) + 1))
 
-    def add(self, other: Fared) -> None:
-        """Add another one to this."""
+    def count(self, other: Fared) -> None:
+        """Add the attempts of another one, and not how long they took."""
         self.answered += other.answered
         self.failed += other.failed
-        for at, count in enumerate(other.durations):
-            self.durations[at] += count
+
+    def add(self, other: Fared) -> None:
+        """Add another one to this."""
+        self.count(other)
+        pairs = zip(self.durations, other.durations, strict=True)
+        self.durations = [one + another for one, another in pairs]
 
     @property
     def attempts(self) -> int:
@@ -163,8 +168,15 @@ class TargetRecords:
         return _fared(self._records.get((upstream, model)), now_ms, slots)
 
     def upstreams_fared(self, now_ms: int, slots: int = SLOTS) -> dict[str, Fared]:
-        """Return how the upstreams that were asked at all fared, over all their models."""
-        return {name: _fared(record, now_ms, slots) for name, record in self._of_upstreams.items()}
+        """Return how the upstreams that were asked at all fared; not how long they took."""
+        return {
+            name: _fared(record, now_ms, slots, Fared.count)
+            for name, record in self._of_upstreams.items()
+        }
+
+    def upstream_fared(self, name: str, now_ms: int, slots: int = SLOTS) -> Fared:
+        """Return how one upstream fared, with the times that it took."""
+        return _fared(self._of_upstreams.get(name), now_ms, slots)
 
     def last_error(self, upstream: str, model: str) -> AttemptError | None:
         """Return the newest error of a target."""
@@ -188,13 +200,18 @@ def _count(record: _Record, attempt: AttemptRecord, at_ms: int, now_ms: int) -> 
         fared.failed += 1
 
 
-def _fared(record: _Record | None, now_ms: int, slots: int) -> Fared:
+def _fared(
+    record: _Record | None,
+    now_ms: int,
+    slots: int,
+    add: Callable[[Fared, Fared], None] = Fared.add,
+) -> Fared:
     found = Fared()
     if record is not None:
         oldest = now_ms // SLOT_MS - slots
         for number, fared in record.slots.items():
             if number > oldest:
-                found.add(fared)
+                add(found, fared)
     return found
 
 
@@ -206,31 +223,3 @@ def _slot(record: _Record, number: int, now: int) -> Fared | None:
             del record.slots[old]
         fared = record.slots[number] = Fared()
     return fared
-
-
-def outcome_words(outcome: str, status: int | None = None) -> str:
-    """Return what an outcome means, for people.
-
-    :param outcome: as in :class:`.AttemptRecord`.
-    """
-    if outcome.startswith("status_"):
-        return f"status {outcome.removeprefix('status_')}"
-    words = _WORDS.get(outcome, outcome.replace("_", " "))
-    return words if status is None or status < 300 else f"{words} (status {status})"
-
-
-_WORDS: Final = {
-    "connect_error": "could not be reached",
-    "connection_lost": "the connection was lost",
-    "timeout": "no answer in time",
-    "stream_idle_timeout": "the stream fell silent",
-    "bad_framing": "an answer that is no HTTP",
-    "unknown_coding": "an answer in an unknown coding",
-    "truncated": "the answer was cut off",
-    "not_json": "an answer that is no JSON",
-    "error_envelope": "an error in place of an answer",
-    "wrong_shape": "an answer of another shape",
-    "empty_stream": "a stream without anything in it",
-    "error_event": "an error within the stream",
-    "upstream_auth": "our credential was refused, or there is none",
-}

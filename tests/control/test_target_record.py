@@ -13,7 +13,6 @@ from omnigate.control.target_record import (
     SLOT_MS,
     SLOTS,
     TargetRecords,
-    outcome_words,
 )
 from omnigate.events import decode_event
 from tests.control.plane import CONFIG, START, event
@@ -124,15 +123,3 @@ class TargetRecordsTests(SynchronousTestCase):
         self.tried(attempt(), attempt("timeout", model="m1"))
         fared = self.records.upstreams_fared(NOW)["openai"]
         self.assertEqual((1, 1), (fared.answered, fared.failed))
-
-
-class WordsTests(SynchronousTestCase):
-    def test_words(self) -> None:
-        for outcome, status, words in (
-            ("status_503", 503, "status 503"),
-            ("timeout", None, "no answer in time"),
-            ("truncated", 200, "the answer was cut off"),
-            ("upstream_auth", 401, "our credential was refused, or there is none (status 401)"),
-            ("something_new", None, "something new"),
-        ):
-            self.assertEqual(words, outcome_words(outcome, status))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 import attrs
 
 from omnigate.control.budget_watch import MAX_KEYS_AT_ONCE, BudgetWatch
+from omnigate.control.dashboard.key_states import NEAR_PER_CENT
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.ledger.budgets import Standing
-
-#: From this share on somebody should know that a key will be blocked.
-NEAR_SHARE: Final = 0.8
 
 
 @attrs.frozen
@@ -35,7 +32,7 @@ class BudgetShare:
     @property
     def is_near(self) -> bool:
         """Whether most of it is spent."""
-        return self.share >= NEAR_SHARE
+        return self.spent_nano * 100 >= self.budget_nano * NEAR_PER_CENT
 
 
 @attrs.frozen

@@ -13,9 +13,11 @@ from omnigate.capabilities import Capabilities
 from omnigate.config.models import target_capabilities
 from omnigate.config.prices import price_for
 from omnigate.config.schema import Config, RouteConfig, TargetConfig, UpstreamConfig
+from omnigate.control.dashboard.causes import Cause, attempt_cause
+from omnigate.control.dashboard.request_rows import path_of
 from omnigate.control.dashboard.target_states import Moment, State, target_state
 from omnigate.control.lately import Lately
-from omnigate.control.target_record import AttemptError, Fared, outcome_words
+from omnigate.control.target_record import AttemptError, Fared
 from omnigate.money import Price
 
 #: Ten minutes in slots of the record: what a state is judged by.
@@ -30,10 +32,10 @@ STRATEGIES: Final = {
 
 @attrs.frozen
 class ErrorRow:
-    """An attempt that failed, and where to read more."""
+    """An attempt that failed, why, and where to read more."""
 
     error: AttemptError
-    words: str
+    cause: Cause
     path: str
 
 
@@ -86,16 +88,10 @@ def upstream_path(name: str) -> str:
     return f"/models/upstream?{urlencode({'name': name})}"
 
 
-def request_path(request_id: str) -> str:
-    """Return the address of the page of a request."""
-    return f"/requests/one?{urlencode({'id': request_id})}"
-
-
 def error_row(error: AttemptError) -> ErrorRow:
-    """Return an attempt that failed, in words."""
-    return ErrorRow(
-        error, outcome_words(error.outcome, error.status), request_path(error.request_id)
-    )
+    """Return an attempt that failed, with its cause."""
+    cause = attempt_cause(error.outcome)
+    return ErrorRow(error, cause, path_of(error.request_id))
 
 
 def route_row(

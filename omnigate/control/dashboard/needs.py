@@ -11,12 +11,13 @@ from typing import Final
 import attrs
 
 from omnigate.control.dashboard.budget_shares import Budgets
+from omnigate.control.dashboard.causes import attempt_cause
 from omnigate.control.dashboard.formats import count, duration, percent
 from omnigate.control.dashboard.model_rows import upstream_path
 from omnigate.control.dashboard.target_states import State
 from omnigate.control.minutes import Minute
 from omnigate.control.plane_states import PlaneState
-from omnigate.control.target_record import AttemptError, Fared, outcome_words
+from omnigate.control.target_record import AttemptError, Fared
 
 BAD: Final = "bad"
 WARN: Final = "warn"
@@ -160,7 +161,7 @@ def _upstreams(upstreams: Iterable[UpstreamSeen]) -> Iterable[Need]:
             share = percent(fared.failed / fared.attempts)
             words += f"; {share} of {count(fared.attempts)} attempts failed in ten minutes"
         if seen.last is not None and (fared.failed or seen.state.kind == BAD):
-            words += f", the last one: {outcome_words(seen.last.outcome, seen.last.status)}"
+            words += f", the last one: {attempt_cause(seen.last.outcome).title}"
         yield Need(f"{words}.", seen.state.kind, upstream_path(seen.name), "See its errors")
 
 
@@ -173,7 +174,7 @@ def _errors(recent: Minute) -> Iterable[Need]:
                 f"({count(recent.failures)} of {count(recent.requests)})."
             )
             kind = BAD if share >= VERY_HIGH_SHARE else WARN
-            yield Need(text, kind, "/requests?status=failed", "See them")
+            yield Need(text, kind, "/requests?status=5xx", "See them")
 
 
 def _budgets(budgets: Budgets) -> Iterable[Need]:

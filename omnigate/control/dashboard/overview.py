@@ -10,11 +10,11 @@ from typing import Any, Final
 import attrs
 from markupsafe import Markup
 
-from omnigate.control.dashboard.model_rows import request_path
+from omnigate.control.dashboard.causes import Cause, request_cause
 from omnigate.control.dashboard.plots import Series, lines, stacked
+from omnigate.control.dashboard.request_rows import attempts_of, path_of
 from omnigate.control.minutes import Minute, Minutes, Span
 from omnigate.control.plane_states import PlaneState
-from omnigate.control.target_record import outcome_words
 from omnigate.periods import rfc3339
 
 #: What one point of a plot is made of, in minutes, by the hours that are shown.
@@ -27,7 +27,7 @@ RATE_MINUTES: Final = 5
 FAILED_SHOWN: Final = 5
 
 #: Data planes that are listed, those with trouble first.
-PLANES_SHOWN: Final = 50
+PLANES_SHOWN: Final = 20
 
 #: Where applications reach a data plane that has not told its address.
 _USUAL_ADDRESS: Final = "127.0.0.1:8080"
@@ -67,7 +67,7 @@ class FailedRequest:
     model: str
     status: int
     key: str | None
-    words: str
+    cause: Cause
 
 
 @attrs.frozen
@@ -174,22 +174,22 @@ def failed_requests(
     for event in events:
         if event["status"] < 400:
             continue
-        attempts = event.get("attempts") or ()
-        last = attempts[-1] if attempts else None
-        words = "" if last is None else outcome_words(last["outcome"], last.get("status"))
-        if last is not None and last["outcome"] == "ok":
-            words = "the provider's answer"
-        elif last is not None and last["outcome"] == "canceled":
-            words = "the client left"
+        cause = request_cause(
+            event["status"],
+            answered=event.get("upstream") is not None,
+            cached=bool(event.get("cached")),
+            estimated=bool(event.get("estimated")),
+            outcomes=[str(attempt.get("outcome", "")) for attempt in attempts_of(event)],
+        )
         found.append(
             FailedRequest(
                 event["id"],
-                request_path(event["id"]),
+                path_of(event["id"]),
                 event["ts_ms"],
                 event["route_model"],
                 event["status"],
                 names.get(event["key_sha256"]),
-                words,
+                cause,
             )
         )
         if len(found) == FAILED_SHOWN:

@@ -22,7 +22,7 @@ from omnigate.control.dashboard.overview import (
 )
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.sources import Sources
-from omnigate.control.dashboard.target_states import moment_of, upstream_state
+from omnigate.control.dashboard.target_states import Moment, moment_of, upstream_state
 from omnigate.control.plane_states import PlaneState
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.target_record import Fared
@@ -88,12 +88,17 @@ class OverviewPage:
         await sources.pause()
         drawn = plots(lately.minutes, hours, now_ms)
         await sources.pause()
+        moment = moment_of(planes, now_ms)
+        await sources.pause()
+        found = needs(self._seen(gathered, planes, moment))
+        lines = plane_lines(planes, sources.snapshots.version, now_ms)
+        await sources.pause()
         config = sources.config_file.config
         own_hold = 0.0 if sources.metrics.lag is None else sources.metrics.lag.worst_seconds()
         return self._pages.html(
             "overview_part.html",
             None,
-            needs=needs(self._seen(gathered, planes, now_ms)),
+            needs=found,
             today=gathered.today,
             month=gathered.month,
             budgets=gathered.budgets,
@@ -102,9 +107,9 @@ class OverviewPage:
             hour=lately.minutes.last(60, now_ms),
             plots=drawn,
             hours=hours,
-            planes=plane_lines(planes, sources.snapshots.version, now_ms),
+            planes=lines,
             planes_total=len(planes),
-            resting=len(moment_of(planes, now_ms).resting),
+            resting=len(moment.resting),
             own_hold_ms=own_hold * 1000,
             since_ms=lately.since_ms,
             is_new=sources.ledger.events == 0,
@@ -123,11 +128,11 @@ class OverviewPage:
             "curl": first_request(model, planes),
         }
 
-    def _seen(self, gathered: _Gathered, planes: list[PlaneState], now_ms: int) -> Seen:
+    def _seen(self, gathered: _Gathered, planes: list[PlaneState], moment: Moment) -> Seen:
         sources, lately = self._sources, self._sources.lately
         config, metrics = sources.config_file.config, sources.metrics
         certificate = metrics.certificate
-        moment = moment_of(planes, now_ms)
+        now_ms = moment.now_ms
         fared = lately.targets.upstreams_fared(now_ms, LATELY_SLOTS)
         upstreams = []
         for upstream in config.upstreams:

@@ -44,6 +44,7 @@ class Moment:
     :ivar is_heard: whether any data plane reports; if none does, nothing is known.
     :ivar upstreams: the states of those that are not healthy.
     :ivar resting: the targets that failed and have not answered since.
+    :ivar until_ms: until when the last target of each upstream rests that has any.
     :ivar missing: upstreams without a credential, and the names of the processes that lack it.
     """
 
@@ -52,6 +53,7 @@ class Moment:
     upstreams: Mapping[str, UpstreamState]
     resting: Mapping[tuple[str, str], Resting]
     missing: Mapping[str, Sequence[str]]
+    until_ms: Mapping[str, int] = attrs.Factory(dict)
 
     def is_passed_over(self, upstream: str) -> bool:
         """Whether an upstream is not asked at all, for want of a credential."""
@@ -73,7 +75,11 @@ def moment_of(planes: Sequence[PlaneState], now_ms: int) -> Moment:
     for plane in heard:
         for name in plane.missing:
             missing.setdefault(name, []).append(plane.name)
-    return Moment(now_ms, bool(heard), upstream_states(heard), resting_targets(heard), missing)
+    resting = resting_targets(heard)
+    until: dict[str, int] = {}
+    for rest in resting.values():
+        until[rest.upstream] = max(rest.until_ms, until.get(rest.upstream, 0))
+    return Moment(now_ms, bool(heard), upstream_states(heard), resting, missing, until)
 
 
 def target_state(moment: Moment, upstream: str, model: str, fared: Fared) -> State:
@@ -107,10 +113,9 @@ def upstream_state(moment: Moment, name: str, fared: Fared) -> State:
     state = moment.upstreams.get(name, UpstreamState.HEALTHY)
     if state is UpstreamState.HEALTHY:
         return _by_share(fared)
-    until = [rest.until_ms for (upstream, _), rest in moment.resting.items() if upstream == name]
     return attrs.evolve(
         _UPSTREAM_STATES[state],
-        until_ms=max(until, default=None) if state is UpstreamState.COOLING else None,
+        until_ms=moment.until_ms.get(name) if state is UpstreamState.COOLING else None,
     )
 
 

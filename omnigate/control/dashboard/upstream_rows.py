@@ -13,8 +13,8 @@ from omnigate.control.plane_states import PlaneState
 from omnigate.upstream_state import UpstreamState
 
 #: Models and data planes that are listed.
-MAX_SERVED: Final = 100
-MAX_PLANES: Final = 100
+MAX_SERVED: Final = 50
+MAX_PLANES: Final = 50
 
 #: Routes to one model that are named.
 MAX_ROUTES_NAMED: Final = 5

@@ -147,7 +147,12 @@ class UpstreamTests(ModelsCase):
             self.used(number, "status_503")
         page = self.page("/models/upstream?name=openai")
         self.assertEqual("openai", page.one("h1").text)
-        for words in ("https://api.openai.com/v1", "OPENAI_API_KEY", "status 503", "gw-1"):
+        for words in (
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "503 from the provider",
+            "gw-1",
+        ):
             self.assertIn(words, page.text)
         self.assertIn("all models rest", page.text)
         links = [

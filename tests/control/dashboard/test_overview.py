@@ -95,10 +95,7 @@ class FailedTests(SynchronousTestCase):
         )
         self.assertEqual(["a", "b", "c", "d/e&f"], [row.request_id for row in found])
         self.assertEqual(["app", None, "app", "app"], [row.key for row in found])
-        self.assertEqual(
-            ["status 503", "the provider's answer", "the client left", ""],
-            [row.words for row in found],
-        )
+        self.assertEqual(["bad", "bad", "warn", "bad"], [row.cause.kind for row in found])
         self.assertNotIn("&f", found[3].path)
 
     def test_bounded(self) -> None:
