@@ -126,6 +126,8 @@ class UsagePage:
             report.rows, days = days_of_one(days)
             return Found(report, [], days)
         keys = sources.book.names_by_hash() if by == "key" else {}
+        # Of ten thousand keys each look at all of them takes some milliseconds.
+        await sources.pause()
         steps = sources.ledger.gather(by, span.since, span.until)
         await report.take(await in_steps(steps, sources.pause), keys)
         if by == "day":
@@ -135,7 +137,9 @@ class UsagePage:
         if not with_days:
             return Found(report, [], [])
         groups = dearest(by, report.rows)
-        return Found(report, groups, await self._days(by, names_of(by, groups, keys), asked))
+        names = names_of(by, groups, keys)
+        await sources.pause()
+        return Found(report, groups, await self._days(by, names, asked))
 
     async def _days(
         self, by: str, groups: Sequence[Collection[str | None]], asked: Asked
