@@ -19,7 +19,13 @@ from omnigate.control.dashboard.key_form import (
     rotation_mark,
     typed,
 )
-from omnigate.control.dashboard.key_view import curl_line, find_key, first_model, sdk_lines
+from omnigate.control.dashboard.key_view import (
+    NO_MODEL,
+    curl_line,
+    find_key,
+    first_model,
+    sdk_lines,
+)
 from omnigate.control.dashboard.keys_page import PLACE, KeysPage
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
@@ -219,6 +225,7 @@ class KeyFormPage:
             secret=secret,
             grace_until_ms=key.old_secrets_until_ms(self._sources.now_ms()),
             data_url=data_url,
+            has_model=model != NO_MODEL,
             curl=curl_line(key, secret, model, f"{data_url}/v1"),
             sdk=sdk_lines(secret, f"{data_url}/v1"),
         )

@@ -53,6 +53,10 @@ _TRIES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+#: Stands in a line to try where a key may use no model that there is.
+NO_MODEL: Final = "MODEL"
+
+
 @attrs.frozen
 class RefusalLine:
     """Refusals of the key for one reason, in words."""
@@ -176,7 +180,7 @@ def first_model(config: Config, key: GatewayKey) -> str:
             for pattern in key.models
         ):
             return model
-    return "MODEL"
+    return NO_MODEL
 
 
 def curl_line(key: GatewayKey, secret: str, model: str, base_url: str) -> str:

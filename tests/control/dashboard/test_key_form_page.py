@@ -166,6 +166,7 @@ class CreateTests(FormCase):
         text = Page(self.create("a", endpoints=["embeddings"], models="other")).text
         self.assertIn("/v1/embeddings", text)
         self.assertIn('"model": "MODEL"', text)
+        self.assertIn("Put one in place of MODEL", text)
         self.assertIn("/v1/models -H", Page(self.create("b", endpoints=["models"])).text)
         self.assertIn('"model": "fast"', Page(self.create("c", models="x\nfa*")).text)
 
