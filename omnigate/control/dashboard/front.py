@@ -9,6 +9,7 @@ made without its line. Signing out is never kept from anybody.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -64,7 +65,7 @@ class Front:
 
     async def show(self, call: Call) -> Answer:
         """Show the form."""
-        return self._form(call.query.get("next", ""))
+        return self._form(call, call.query.get("next", ""))
 
     async def sign_in(self, call: Call) -> Answer:
         """Begin a session, or say why not."""
@@ -73,7 +74,7 @@ class Front:
             caller, shown = self._door.admit(call.form.get("token"), call.address)
             await self._tell(call, SIGNED_IN, caller.actor, caller.may_write)
         except GatewayError as refusal:
-            return self._form(onward, refusal)
+            return self._form(call, onward, refusal)
         page = see_other(own_path(onward))
         headers = self._door.begin(shown, call.is_secure)
         return Answer(status=page.status, headers=(*page.headers, *headers))
@@ -118,7 +119,7 @@ class Front:
                 reason=error.detail or error.message,
             )
 
-    def _form(self, onward: str, refusal: GatewayError | None = None) -> Answer:
+    def _form(self, call: Call, onward: str, refusal: GatewayError | None = None) -> Answer:
         return self._pages.answer(
             "sign_in.html",
             None,
@@ -126,7 +127,21 @@ class Front:
             headers=() if refusal is None else refusal.response_headers(),
             onward=onward,
             refusal=refusal,
+            is_readable=is_readable(call.address, call.is_secure),
         )
+
+
+def is_readable(address: str, is_secure: bool) -> bool:
+    """Tell whether others on the way may read what is typed, as far as one can know.
+
+    :param address: where the request came from; empty for a socket of the file system.
+    """
+    if is_secure or not address:
+        return False
+    try:
+        return not ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def own_path(target: str) -> str:

@@ -16,7 +16,7 @@ from zope.interface import directlyProvides
 from omnigate.client_address import TrustedProxies
 from omnigate.control.auth import PEOPLE, WRONG_IN_WINDOW
 from omnigate.control.dashboard.door import cookie_name
-from omnigate.control.dashboard.front import MAX_FORM_BYTES, own_path
+from omnigate.control.dashboard.front import MAX_FORM_BYTES, is_readable, own_path
 from omnigate.control.dashboard.pages import HEADERS
 from omnigate.control.routes import WRITE, audience_of
 from omnigate.control.sessions import SessionKeys
@@ -552,6 +552,23 @@ class SecureTests(DoorTestCase):
             channel.dataReceived(request_bytes("POST", "/sign-in", self.PROXIED, body))
             reply, _ = read_reply(transport.value())
             self.assertEqual(reply.headers["set-cookie"].partition("=")[0], name)
+
+    def test_a_token_that_others_could_read(self) -> None:
+        """The form warns of a plain way, as far as one can know."""
+        self.assertIn("did not come over TLS", self.visitor.page("/sign-in").text)
+        self.plane.talk.factory.gate.proxies = TrustedProxies.parse("192.168.1.1")
+        page = Page(self.visitor.get("/sign-in", self.PROXIED))
+        self.assertNotIn("did not come over TLS", page.text)
+        for address, is_secure, expected in (
+            ("192.0.2.7", False, True),
+            ("2001:db8::7", False, True),
+            ("fe80::1%eth0", False, True),
+            ("127.0.0.1", False, False),
+            ("::1", False, False),
+            ("", False, False),
+            ("192.0.2.7", True, False),
+        ):
+            self.assertIs(is_readable(address, is_secure), expected, address)
 
     def test_the_word_of_anybody_else(self) -> None:
         """It does not count."""
