@@ -82,13 +82,13 @@ def hover(left: float, width: float, told: Sequence[str], blocks: Markup = NOTHI
     # There are hundreds of these: all else in them is numbers of ours.
     return Markup(
         f'<g class="moment"><title>{words}</title><rect class="reach" x="{percent(left)}%" '
-        f'width="{percent(max(0.0, width))}%" y="{TOP}" height="{HEIGHT}"/>{"".join(blocks)}</g>'
+        f'width="{percent(max(0.0, width))}%" y="{TOP}" height="{HEIGHT}"/>{blocks}</g>'
     )
 
 
 def label(share: float, text: str, is_minor: bool, attribute: Markup) -> Markup:
     """Write below the plane; minor labels are left out on a phone."""
-    anchor = "start" if share < 0.06 else "end" if share > 0.955 else "middle"
+    anchor = "end" if share > 0.97 else "middle"  # on the left there is room below the scale
     return Markup('<text{} x="{}%" y="{}" text-anchor="{}"{}>{}</text>').format(
         Markup(' class="minor"') if is_minor else "",
         percent(share),

@@ -75,8 +75,10 @@ def duration(ms: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of one in per cent."""
+    """Return a share of one in per cent; what is something is not shown as nothing."""
     value = share * 100
+    if 0 < value < 0.05:
+        return f"<0.1{THIN}%"
     return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
 
 

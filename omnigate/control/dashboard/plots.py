@@ -87,7 +87,7 @@ def lines(title: str, times_ms: Sequence[int], series: Sequence[Series], unit: s
             across(tick),
             text,
             index % 2 == 1,
-            drawing.NOTHING if are_days else Markup(' data-time="{}"').format(tick),
+            drawing.NOTHING if are_days else _instant(tick),
         )
         for index, (tick, text) in enumerate(zip(ticks, time_texts(ticks), strict=True))
     ]
@@ -95,7 +95,7 @@ def lines(title: str, times_ms: Sequence[int], series: Sequence[Series], unit: s
     drawings: list[Markup] = []
     for index, one in enumerate(series):
         drawings += _line(drawing.colour(index, one.name), shares, one.values, scale)
-    moments = [f"{rfc3339(ms)[:16].replace('T', ' ')} UTC" for ms in times_ms]
+    moments = [_long(ms) for ms in times_ms]
     return drawing.plot(
         f"{title}: {_summary(moments, series, unit)}",
         scale,
@@ -106,12 +106,12 @@ def lines(title: str, times_ms: Sequence[int], series: Sequence[Series], unit: s
     )
 
 
-def stacked(title: str, labels: Sequence[str], series: Sequence[Series], unit: str) -> Markup:
+def stacked(title: str, labels: Sequence[str | int], series: Sequence[Series], unit: str) -> Markup:
     """Draw bars of several layers.
 
     :param title: what it shows; for those who do not see it.
-    :param labels: what stands below the bars, the days of UTC as ``2026-11-29``; at most
-        :data:`MAX_BARS`.
+    :param labels: what stands below the bars: days of UTC as ``2026-11-29``, instants in
+        milliseconds since 1970, or other words; at most :data:`MAX_BARS`.
     """
     _check(len(labels), MAX_BARS, series)
     sums = [sum(drawn(one.values[index]) for one in series) for index in range(len(labels))]
@@ -121,7 +121,7 @@ def stacked(title: str, labels: Sequence[str], series: Sequence[Series], unit: s
     every = -(-len(labels) // MAX_LABELS) or 1
     drawings = [
         drawing.label(
-            (index + 0.5) * place, _short(label), index // every % 2 == 1, drawing.NOTHING
+            (index + 0.5) * place, _short(label), index // every % 2 == 1, _instant(label)
         )
         for index, label in enumerate(labels)
         if index % every == 0
@@ -143,12 +143,12 @@ def stacked(title: str, labels: Sequence[str], series: Sequence[Series], unit: s
                     f'<rect class="block {colours[number]}" x="{x}%" width="{wide}%" '
                     f'y="{y:.2f}" height="{height:.2f}"/>'
                 )
-        told = [label, *_values(series, index, unit)]
+        told = [_long(label), *_values(series, index, unit)]
         if len(series) > 1:
             told.append(f"all: {value_text(sums[index], unit)}")
         drawings.append(drawing.hover(left, place, told, Markup("".join(blocks))))
     return drawing.plot(
-        f"{title}: {_summary(labels, series, unit)}",
+        f"{title}: {_summary([*map(_long, labels)], series, unit)}",
         scale,
         unit,
         drawings,
@@ -260,10 +260,23 @@ def _summary(moments: Sequence[str], series: Sequence[Series], unit: str) -> str
     return "; ".join((span, *most))
 
 
-def _short(label: str) -> str:
+def _long(label: str | int) -> str:
+    """Return what is told of a label on hover."""
+    return label if isinstance(label, str) else f"{rfc3339(label)[:16].replace('T', ' ')} UTC"
+
+
+def _short(label: str | int) -> str:
+    """Return what stands below."""
+    if isinstance(label, int):
+        return rfc3339(label)[11:16]
     if not _DAY.fullmatch(label):
         return label
     try:
         return day_text(int(datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp() * 1000))
     except ValueError:
         return label
+
+
+def _instant(label: str | int) -> Markup:
+    """Say which instant it is, for the script to show it in the reader's zone."""
+    return Markup(' data-time="{}"').format(label) if isinstance(label, int) else drawing.NOTHING

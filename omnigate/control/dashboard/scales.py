@@ -111,7 +111,8 @@ def tick_text(value: float, scale: Scale, unit: str) -> str:
     if value == 0:
         return "0"
     if unit == USD:
-        return f"${_plain(value / NANO_PER_USD, scale.digits + _digits(scale.step, NANO_PER_USD))}"
+        digits = scale.digits + _digits(scale.step, NANO_PER_USD)
+        return f"${_plain(value / NANO_PER_USD, max(2, digits) if digits else 0)}"
     if unit == SHARE:
         return f"{_plain(value * 100, max(0, scale.digits - 2))}{THIN}%"
     if unit == MS:

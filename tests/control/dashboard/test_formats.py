@@ -86,7 +86,13 @@ class FormatTests(SynchronousTestCase):
 
     def test_shares(self) -> None:
         """Whole per cent from ten on."""
-        for share, expected in ((0, "0_%"), (0.005, "0.5_%"), (0.123, "12_%"), (1, "100_%")):
+        for share, expected in (
+            (0, "0_%"),
+            (0.000001, "<0.1_%"),
+            (0.005, "0.5_%"),
+            (0.123, "12_%"),
+            (1, "100_%"),
+        ):
             self.assertEqual(percent(share), expected.replace("_", THIN))
 
     def test_moments(self) -> None:

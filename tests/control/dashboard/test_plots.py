@@ -175,6 +175,17 @@ class PlotTests(SynchronousTestCase):
         )
         self.assertEqual([float(one.get("height", "")) for one in blocks], [80.0, 160.0])
 
+    def test_bars_of_instants(self) -> None:
+        """They are told in UTC, and the script knows which they are."""
+        root = check_frame(
+            self, stacked("Spend", [NOW, NOW + HOUR], [Series("spend", [1, 2])], "requests")
+        )
+        labels = [text for text in root.iter("text") if text.get("data-time")]
+        self.assertEqual([text.text for text in labels], ["20:00", "21:00"])
+        self.assertEqual(labels[0].get("data-time"), str(NOW))
+        titles = [element.text or "" for element in root.iter("title")]
+        self.assertEqual(titles[0], "2026-11-29 20:00 UTC\nspend: 1 requests")
+
     def test_a_gap(self) -> None:
         """A line is broken where there is nothing; what stands alone is a dot."""
         times = [NOW + MINUTE * index for index in range(6)]
