@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
+
 from omnigate.config.key_values import ENDPOINT_KINDS
 from omnigate.control.dashboard.key_form import (
     KeyForm,
@@ -55,6 +57,10 @@ PERIOD_CHOICES: Final = tuple(
 _CHANGED: Final = (
     "Somebody else changed this key while you were at it. What you typed is kept; where the key "
     "has something else now, that is told beside the field. Save again to put yours in its place."
+)
+_GONE: Final = (
+    "There is no key of this name any more; somebody may have deleted it meanwhile. What you typed "
+    "is kept, and can be made a new key, with another secret and nothing spent."
 )
 _ROTATED: Final = (
     "This key was rotated meanwhile, perhaps by this very form. A secret is shown once; if nobody "
@@ -108,7 +114,12 @@ class KeyFormPage:
 
     async def change(self, call: Call) -> Answer:
         """Change a key, unless somebody else has changed it since the form was shown."""
-        key, form = self._existing(call.name), typed(call.form)
+        form = typed(call.form)
+        self._changes.check_managed(call.name, TO_CHANGE)
+        key = self._sources.book.managed.get(call.name)
+        if key is None:
+            gone = GatewayError("not_found", _GONE)
+            return self._form(call, attrs.evolve(form, name=call.name), refusal=gone)
 
         def check(key: GatewayKey) -> None:
             if mark(key) != call.form.get("mark"):

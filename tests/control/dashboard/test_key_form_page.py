@@ -233,6 +233,21 @@ class ChangeTests(FormCase):
         self.assertEqual(reply.status, 303)
         self.assertEqual((self.key("web").rpm, self.key("web").models), (7, None))
 
+    def test_a_key_that_goes_meanwhile(self) -> None:
+        """What was typed is kept, and can be made a key anew."""
+        self.create(rpm="5")
+        mine = self.form_of("/keys/web/edit")
+        self.visitor.send("/keys/web/delete", {})
+        reply = self.visitor.send("/keys/web/edit", {**mine, "rpm": "7"})
+        self.assertEqual(reply.status, 404)
+        page = Page(reply)
+        self.assertIn("no key of this name any more", page.one("p", role="alert").text)
+        fields = {
+            name: page.one("input", name=name).attributes["value"] for name in ("name", "rpm")
+        }
+        self.assertEqual(fields, {"name": "web", "rpm": "7"})
+        self.assertEqual(self.visitor.send("/keys/new", fields).status, 201)
+
     def test_faults(self) -> None:
         """They stand beside their fields, and the key is as it was."""
         self.create(budget_usd="5")
