@@ -152,8 +152,6 @@ class CookieTests(DoorTestCase):
     @given(st.binary(max_size=300))
     def test_any_cookie(self, text: bytes) -> None:
         """It opens nothing, whatever stands there, and nothing breaks."""
-        if not hasattr(self, "plane"):
-            self.setUp()
         text = bytes(byte for byte in text if byte not in b"\r\n\0")
         for cookie in (text, PLAIN_COOKIE.encode() + b"=" + text):
             reply = self.plane.talk.ask("GET", "/", ((b"cookie", cookie),))
