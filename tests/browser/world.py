@@ -20,7 +20,7 @@ MINUTE_MS: Final = 60 * 1000
 DAYS: Final = 30
 REQUESTS: Final = 9_000
 #: Requests of the last hour, which are those that pages show one by one.
-LAST_HOUR: Final = 450
+LAST_HOUR: Final = 300
 
 #: When in the last hour ``openai`` was in trouble, in minutes before now.
 TROUBLE: Final = (38.0, 21.0)
