@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
-from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -52,6 +51,9 @@ AHEAD_MS: Final = DAY_MS
 
 #: Lines that are tried for the time at which a piece was recorded; mostly the first one tells.
 TIME_LINES: Final = 10
+
+#: What is read of a segment's beginning to know when it was begun: the longest line, and a second.
+FIRST_BYTES: Final = 2 * MAX_LINE_BYTES
 
 
 @attrs.frozen
@@ -177,12 +179,13 @@ class _Look:
         try:
             size = os.fstat(fd).st_size
             end = size if end is None else min(end, size)
-            if self._begins_too_late(segment):
-                self._stop_if_enough(segment.number, 0, 0)
-                return
 
             def read(start: int, length: int) -> bytes:
                 return os.pread(fd, length, start)
+
+            if self._not_after is not None and self._begins_too_late(read(0, FIRST_BYTES)):
+                self._stop_if_enough(segment.number, 0, FIRST_BYTES)
+                return
 
             pieces = pieces_back(read, end, drop_torn=not sealed, block_bytes=self._block_bytes)
             for piece in pieces:
@@ -210,14 +213,12 @@ class _Look:
 
     # -- within -------------------------------------------------------------------------------
 
-    def _begins_too_late(self, segment: SegmentReader) -> bool:
+    def _begins_too_late(self, beginning: bytes) -> bool:
         """Whether all of a segment was recorded after any event that is wanted."""
-        if self._not_after is None or self._next is not None:
+        if self._next is not None:
             return False
-        lines = islice(segment.lines(), TIME_LINES)
-        times = (_time_of(line) for _, line, _ in lines if line is not None)
-        first = next((time for time in times if time is not None), None)
-        if first is None or first <= self._not_after:
+        first = next(_times(beginning), None)
+        if first is None or self._not_after is None or first <= self._not_after:
             return False
         self._back_to = first
         return True
