@@ -104,7 +104,9 @@ class TimeTests(ScriptCase):
 
     def test_a_moment(self) -> None:
         """It is shown in their zone; what is told on hover stays."""
-        self.show(f"{moment(1_795_982_400_000)}<footer class='foot'>omnigate</footer>")
+        self.show(
+            f"{moment(1_795_982_400_000)}<div class='framed'><footer class='foot'></footer></div>"
+        )
         self.assertIn("times in Asia/", self.page.locator("footer").inner_text())
         shown = self.page.locator("time")
         self.assertEqual(shown.inner_text(), "2026-11-30 01:30:00")

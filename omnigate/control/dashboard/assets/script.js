@@ -292,7 +292,7 @@
   document.addEventListener("submit", sendOnce);
   prepare(document);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  document.querySelector(".foot")?.append(` · times in ${zone ?? "your zone"}, days in UTC`);
+  document.querySelector(".framed .foot")?.append(` · times in ${zone ?? "your zone"}, days in UTC`);
   const parts = [...document.querySelectorAll("[data-live]")].map(
     (element) => new LivePart(element),
   );
