@@ -15,7 +15,6 @@ from omnigate.control.dashboard.plots import Series, lines, stacked
 from omnigate.control.dashboard.request_rows import attempts_of, path_of
 from omnigate.control.minutes import Minute, Minutes, Span
 from omnigate.control.plane_states import PlaneState
-from omnigate.periods import rfc3339
 
 #: What one point of a plot is made of, in minutes, by the hours that are shown.
 POINTS: Final[Mapping[int, tuple[int, int]]] = {1: (60, 1), 6: (72, 5), 24: (96, 15)}
@@ -127,14 +126,13 @@ def plots(minutes: Minutes, hours: int, now_ms: int) -> Plots:
     """
     points, step = POINTS[hours]
     spans = minutes.spans(points, step, now_ms)
-    labels = [rfc3339(span.at_ms)[11:16] for span in spans]
     each = "a minute" if step == 1 else f"in {step} minutes"
     times = [span.at_ms for span in spans]
     waits = [(_wait(span, 0.5), _wait(span, 0.95)) for span in spans]
     return Plots(
         stacked(
             f"Requests {each}",
-            labels,
+            times,
             [
                 Series("answered", _values(spans, lambda sums: sums.requests - sums.errors)),
                 Series("errors", _values(spans, lambda sums: sums.errors)),
@@ -155,7 +153,7 @@ def plots(minutes: Minutes, hours: int, now_ms: int) -> Plots:
         else None,
         stacked(
             f"Spend {each}",
-            labels,
+            times,
             [Series("spend", _values(spans, lambda sums: sums.cost_nano))],
             "usd",
         ),
