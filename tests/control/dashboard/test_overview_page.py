@@ -61,6 +61,7 @@ class WellTests(OverviewCase):
         self.assertIn("None of the last 500 requests failed.", text)
 
     def test_hours(self) -> None:
+        self.used(event())
         self.assertIn("The last hour", self.text("/?hours=x"))
         self.assertIn("The last 6 hours", self.text("/?hours=6"))
         self.assertIn("since", self.text("/?hours=24"))
