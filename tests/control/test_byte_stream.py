@@ -216,6 +216,16 @@ class SessionTests(SynchronousTestCase):
         self.plane.clock.advance(1)
         self.assert_ended(stream, transport)
 
+    def test_it_does_not_keep_a_session_going(self) -> None:
+        """A page that nobody looks at asks, too; one that somebody opens does."""
+        self.visitor.sign_in()
+        self.plane.clock.advance(60)
+        channel, transport = self.plane.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/live/test", self.visitor.headers()))
+        self.assertIn(b"200 OK", transport.value())
+        self.assertNotIn(b"set-cookie", transport.value().lower())
+        self.assertIn("set-cookie", self.visitor.get("/").headers)
+
     def test_it_ends_with_the_key(self) -> None:
         """Not one byte is written after it was disabled."""
         stream, transport = self.begin(made_key(self.plane))
