@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from random import Random
@@ -37,6 +37,7 @@ from omnigate.control.routes import Answer, Call, Endpoint, Routes, parse_query,
 from omnigate.control.usage_api import UsageApi
 from omnigate.events import UsageEvent
 from omnigate.ledger.books import RECENT_EVENTS, Books
+from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.lines import encode_line
 from omnigate.ledger.totals import GROUPINGS, NamedSums
@@ -87,6 +88,16 @@ class Accounts:
     ) -> Generator[None, None, list[NamedSums]]:
         """Find sums in steps."""
         return self._books.totals.gather(by, since, until)
+
+    def rows_by_day(
+        self,
+        by: str,
+        groups: Sequence[Collection[str | None]],
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Generator[None, None, list[DayRows]]:
+        """Find days in steps."""
+        return self._books.totals.rows_by_day(by, groups, since, until)
 
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest events."""

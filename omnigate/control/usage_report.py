@@ -17,8 +17,10 @@ import attrs
 import msgspec
 
 from omnigate.config.prices import PRICES_DATE
+from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.totals import NamedSums, Sums
 from omnigate.money import usd
+from omnigate.periods import DAY_MS, utc_day
 from omnigate.text import for_spreadsheets
 
 #: Sums that are made rows of an answer in one go: about 3 ms.
@@ -155,6 +157,15 @@ class UsageReport:
             if start:
                 await self._pause()
             yield rows[start : start + ROWS_AT_ONCE]
+
+
+def days_of_one(days: Sequence[DayRows]) -> list[UsageRow]:
+    """Return the days of the only group that was asked for, but for those without any of it."""
+    return [
+        UsageRow(None, utc_day(day.number * DAY_MS), Sums(*day.groups[0]))
+        for day in days
+        if any(day.groups[0])
+    ]
 
 
 def _dearest(row: UsageRow) -> int:

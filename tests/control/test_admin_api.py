@@ -343,6 +343,32 @@ class UsageTests(SynchronousTestCase):
             reply = self.plane.admin("GET", f"/admin/usage?{query}")
             self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), query)
 
+    def test_the_days_of_one(self) -> None:
+        """By day, those of one key, model or upstream, which sum up to its row among all."""
+        by_key = self.plane.admin("GET", "/admin/usage").json()["rows"]
+        hashes = [row["key_sha256"] for row in by_key]
+        asked = [("key", "app"), ("key", hashes[-1]), ("model", "fast"), ("upstream", "openai")]
+        for kind, name in asked:
+            rows = self.plane.admin("GET", f"/admin/usage?by={kind}").json()["rows"]
+            (row,) = [row for row in rows if name in (row[kind], row.get("key_sha256"))]
+            answer = self.plane.admin("GET", f"/admin/usage?by=day&{kind}={name}").json()
+            self.assertEqual(answer["by"], "day")
+            self.assertGreater(len(answer["rows"]), 0)
+            for member in ("requests", "input_tokens", "cost_usd"):
+                self.assertEqual(answer["total"][member], row[member], (kind, name, member))
+        answer = self.plane.admin("GET", "/admin/usage?by=day&model=none-such").json()
+        self.assertEqual(answer["rows"], [])
+        for query in (
+            "key=app",
+            "by=model&key=app",
+            "by=day&key=app&model=fast",
+            "by=day&key=nobody",
+            "by=day&model=",
+            "by=day&model=fast&since=today",
+        ):
+            reply = self.plane.admin("GET", f"/admin/usage?{query}")
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), query)
+
     def test_many_keys_take_turns(self) -> None:
         """A long answer is made in pieces, with a turn for others in between."""
         self.patch(usage_report, "ROWS_AT_ONCE", 1)

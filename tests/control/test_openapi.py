@@ -137,6 +137,7 @@ class AnswerTests(SynchronousTestCase):
         yield "DELETE", "/admin/keys/m1", None
         for by in ("key", "model", "upstream", "day"):
             yield "GET", f"/admin/usage?by={by}&since=2026-11-01&until=2026-11-30", None
+        yield "GET", "/admin/usage?by=day&model=fast", None
         yield "GET", "/admin/requests?limit=2", None
         yield "GET", "/admin/requests?limit=1&status=failed&key=app&cursor=newest", None
         yield "GET", "/admin/requests/2", None

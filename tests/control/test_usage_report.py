@@ -6,7 +6,9 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control import usage_report
-from omnigate.control.usage_report import UsageReport
+from omnigate.control.usage_report import UsageReport, days_of_one
+from omnigate.ledger.day_rows import DayRows
+from omnigate.ledger.tables import NOTHING
 from omnigate.ledger.totals import NamedSums, Sums
 
 
@@ -57,3 +59,16 @@ class OrderTests(SynchronousTestCase):
         """Stay none."""
         self.order()
         self.assertEqual(self.names(), [])
+
+
+class DaysTests(SynchronousTestCase):
+    """The days of one name."""
+
+    def test_days_without_it(self) -> None:
+        """Are no rows; a day on which it cost nothing is one."""
+        nothing, free, paid = NOTHING, (1, 5, 0, 0, 0, 0), (2, 5, 0, 0, 1, 7)
+        days = [DayRows(n, (row,), paid) for n, row in ((0, free), (1, nothing), (2, paid))]
+        self.assertEqual(
+            [(row.name, row.sums.requests, row.sums.cost_nano) for row in days_of_one(days)],
+            [("1970-01-01", 1, 0), ("1970-01-03", 2, 7)],
+        )

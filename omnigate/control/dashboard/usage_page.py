@@ -20,14 +20,14 @@ from omnigate.control.dashboard.usage_view import (
     ROWS_A_PAGE,
     Bars,
     bars_of,
-    days_of_one,
     dearest,
     names_of,
+    only_one,
     usage_line,
 )
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.control.usage_api import csv_answer, in_steps
-from omnigate.control.usage_report import UsageReport, UsageRow
+from omnigate.control.usage_report import UsageReport, UsageRow, days_of_one
 from omnigate.errors import GatewayError
 from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.totals import Sums
@@ -123,8 +123,8 @@ class UsagePage:
         report = UsageReport(by, sources.pause)
         if asked.kind:
             days = await self._days(asked.kind, [self._names(asked)], asked)
-            report.rows, days = days_of_one(days)
-            return Found(report, [], days)
+            report.rows = days_of_one(days)[::-1]
+            return Found(report, [], only_one(days))
         keys = sources.book.names_by_hash() if by == "key" else {}
         # Of ten thousand keys each look at all of them takes some milliseconds.
         await sources.pause()

@@ -16,7 +16,6 @@ from omnigate.control.usage_report import UsageRow
 from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.tables import COST
 from omnigate.ledger.totals import DAYS_KEPT, Sums
-from omnigate.periods import DAY_MS, utc_day
 
 #: A screen or two; the rest is a page away, and the CSV file has all.
 ROWS_A_PAGE: Final = 100
@@ -104,17 +103,9 @@ def names_of(
     return [[row.name] if row.key is None else hashes[row.key] for row in rows]
 
 
-def days_of_one(days: Sequence[DayRows]) -> tuple[list[UsageRow], list[DayRows]]:
-    """Return the days of the only group that was asked for.
-
-    :return: as rows, the newest first, and as what a plot has where nobody else counts.
-    """
-    rows = [
-        UsageRow(None, utc_day(day.number * DAY_MS), Sums(*day.groups[0]))
-        for day in reversed(days)
-        if any(day.groups[0])
-    ]
-    return rows, [DayRows(day.number, (), day.groups[0]) for day in days]
+def only_one(days: Sequence[DayRows]) -> list[DayRows]:
+    """Return days as a plot has them where nobody counts but the only group asked for."""
+    return [DayRows(day.number, (), day.groups[0]) for day in days]
 
 
 @attrs.frozen

@@ -14,9 +14,9 @@ from omnigate.control.dashboard.usage_view import (
     MAX_BARS,
     MAX_GROUPS,
     bars_of,
-    days_of_one,
     dearest,
     names_of,
+    only_one,
     usage_line,
 )
 from omnigate.control.usage_report import UsageRow
@@ -114,11 +114,8 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual(names_of("upstream", [row(None, 1)], {}), [[None]])
 
     def test_days_of_one_name(self) -> None:
-        """The newest first, without those on which it was not used; a plot has it alone."""
-        nothing = DayRows(NUMBER - 1, ((0, 0, 0, 0, 0, 0),), costs(7)[0])
-        rows, days = days_of_one([day(NUMBER - 2, (3,), 9), nothing, day(NUMBER, (0,), 4)])
-        self.assertEqual([one.name for one in rows], ["2026-11-29", "2026-11-27"])
-        self.assertEqual([one.sums.cost_nano for one in rows], [0, 3])
+        """A plot has it alone."""
+        days = only_one([day(NUMBER - 2, (3,), 9), day(NUMBER, (0,), 4)])
         self.assertEqual(bars_of(days, 0, ALL, TODAY).others, (3, 0, 0))
 
 
