@@ -114,12 +114,14 @@ def upstream_state(moment: Moment, name: str, fared: Fared) -> State:
     if state is UpstreamState.HEALTHY:
         return _by_share(fared)
     return attrs.evolve(
-        _UPSTREAM_STATES[state],
+        UPSTREAM_STATES[state],
         until_ms=moment.until_ms.get(name) if state is UpstreamState.COOLING else None,
     )
 
 
-_UPSTREAM_STATES: Final = {
+#: The words for what data planes tell of an upstream.
+UPSTREAM_STATES: Final = {
+    UpstreamState.HEALTHY: State("well", "good"),
     UpstreamState.DEGRADED: State("some models fail", "warn"),
     UpstreamState.HALF_OPEN: State("on trial", "warn"),
     UpstreamState.COOLING: State("all models rest", "bad"),

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from omnigate.config.schema import Config
-from omnigate.control.dashboard.target_states import State
+from omnigate.control.dashboard.target_states import UPSTREAM_STATES, State
 from omnigate.control.plane_states import PlaneState
 from omnigate.upstream_state import UpstreamState
 
@@ -18,14 +18,6 @@ MAX_PLANES: Final = 50
 
 #: Routes to one model that are named.
 MAX_ROUTES_NAMED: Final = 5
-
-_STATES: Final = {
-    UpstreamState.HEALTHY: State("well", "good"),
-    UpstreamState.DEGRADED: State("some models fail", "warn"),
-    UpstreamState.HALF_OPEN: State("on trial", "warn"),
-    UpstreamState.COOLING: State("all models rest", "bad"),
-    UpstreamState.OPEN: State("credential refused", "bad"),
-}
 
 
 @attrs.frozen
@@ -65,7 +57,7 @@ def plane_rows(planes: Iterable[PlaneState], upstream: str, now_ms: int) -> list
         else:
             told = plane.upstreams.get(upstream, 0)
             known = told in UpstreamState.__members__.values()
-            state = _STATES[UpstreamState(told)] if known else State("not known", "quiet")
+            state = UPSTREAM_STATES[UpstreamState(told)] if known else State("not known", "quiet")
         resting = tuple(
             (rest.model, rest.until_ms) for rest in plane.resting if rest.upstream == upstream
         )
