@@ -54,6 +54,9 @@ FILTERED: Final = (
     "/requests?model=no-such-model",
     "/requests/one?id=event-0",
     "/usage?by=key&period=all",
+    "/?hours=24",
+    "/live/overview?once=1",
+    "/live/requests?once=1",
 )
 
 
