@@ -48,6 +48,12 @@ class Door(Protocol):
         :raises GatewayError: ``forged_form``.
         """
 
+    async def ready(self) -> None:
+        """Wait until pages can be made.
+
+        :raises GatewayError: ``not_ready``.
+        """
+
     def renewal(self, session: Session, visit: Visit) -> tuple[tuple[bytes, bytes], ...]:
         """Return the header that lets a session go on."""
 

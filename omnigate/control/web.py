@@ -297,7 +297,8 @@ class ControlRequest(Request):
             if call.body:
                 # The credential may have been taken away while the body was on its way.
                 _check_scope(admitted.endpoint, self._judge_caller())
-            if admitted.endpoint.is_page:
+            if self._door is not None:
+                await self._door.ready()
                 call = self._with_form(call)
             return self._renewed(await admitted.endpoint.run(call))
         except GatewayError as refusal:

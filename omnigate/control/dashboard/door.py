@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from omnigate.control.auth import Caller, Credentials
-from omnigate.control.dashboard.pages import Pages, see_other
+from omnigate.control.dashboard.pages import HEADERS, Pages, see_other
 from omnigate.control.routes import MAX_TARGET_BYTES, Answer
 from omnigate.control.sessions import MAX_AGE_MS, Session, SessionKeys, Ticket
 from omnigate.control.visits import Visit
@@ -103,6 +103,10 @@ class DashboardDoor:
                 "fill it in anew",
             )
 
+    async def ready(self) -> None:
+        """Wait until pages can be made; see :meth:`Pages.ready`."""
+        await self._pages.ready()
+
     def renewal(self, session: Session, visit: Visit) -> Headers:
         """Return the header that lets a session go on; none where the cookie is new enough."""
         if visit.target.startswith("/live/"):
@@ -119,6 +123,13 @@ class DashboardDoor:
             return Answer(body, b"text/plain; charset=utf-8", refusal.kind.status)
         if refusal.kind.code == "invalid_token" and visit.method in ("GET", "HEAD"):
             return see_other(_sign_in_path(visit.target))
+        if not self._pages.is_ready:
+            return Answer(
+                refusal.message.encode(),
+                b"text/plain; charset=utf-8",
+                refusal.kind.status,
+                (*HEADERS, *refusal.response_headers()),
+            )
         # What was sent cannot be sent again without being asked for.
         waits = refusal.kind.status == 503 and visit.method in ("GET", "HEAD")
         headers = refusal.response_headers()

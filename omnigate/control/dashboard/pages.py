@@ -15,6 +15,8 @@ from omnigate.control.dashboard.alerts import Alert
 from omnigate.control.dashboard.assets import Assets
 from omnigate.control.routes import Answer
 from omnigate.control.sessions import Session
+from omnigate.errors import GatewayError
+from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 FOLDER: Final = Path(__file__).parent / "templates"
 
@@ -60,11 +62,18 @@ class Pages:
     """Makes pages of templates.
 
     :param now_ms: milliseconds since 1970; "two minutes ago" is reckoned from there.
+    :param writer: the thread that reads the templates; without one each is read where it is first
+        wanted.
+    :ivar is_ready: whether a page can be made without reading anything.
     :ivar alerts: returns what is told on top of every page.
     """
 
-    def __init__(self, assets: Assets, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, assets: Assets, now_ms: Callable[[], int], writer: IWriter | None = None
+    ) -> None:
         self._now_ms = now_ms
+        self._writer = writer
+        self.is_ready = writer is None
         self.alerts: Callable[[], Sequence[Alert]] = lambda: ()
         self._environment = environment = Environment(
             loader=FileSystemLoader(FOLDER),
@@ -82,8 +91,24 @@ class Pages:
             alerts=lambda: self.alerts(),
         )
 
+    async def ready(self) -> None:
+        """Have all templates read, away from the reactor: it takes a few hundred milliseconds.
+
+        That is for the first page to wait for; a plane at which nobody looks does without.
+
+        :raises GatewayError: ``not_ready``: the thread takes no work for now.
+        """
+        writer = self._writer
+        if self.is_ready or writer is None:
+            return
+        try:
+            await writer.submit(self.load)
+        except (WriterBusyError, WriterStoppedError):
+            raise GatewayError("not_ready", "the pages are being read", retry_after=1) from None
+        self.is_ready = True
+
     def load(self) -> None:
-        """Read all templates, which takes 300 ms: at the start, so that no page waits for it."""
+        """Read all templates."""
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 

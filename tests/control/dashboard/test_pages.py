@@ -9,8 +9,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.control.auth import PEOPLE
 from omnigate.control.dashboard.alerts import Alert, alerts_of
 from omnigate.control.dashboard.assets import Assets
+from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.dashboard.pages import FOLDER, MENU, Pages
 from omnigate.control.routes import AUDIENCES
+from omnigate.testing.writer import SynchronousWriter
+from tests.control.conversation import ADMIN_TOKEN, Conversation, Wire, read_reply, request_bytes
+from tests.control.dashboard.visitor import Page
 from tests.control.plane import Plane
 
 
@@ -18,7 +22,7 @@ class TemplateTests(SynchronousTestCase):
     """Every file there is."""
 
     def test_each_can_be_read(self) -> None:
-        """It is a template, and uses no filter that there is not."""
+        """It is a template, and uses no filter that there is not; the first page reads them all."""
         Pages(Assets(), lambda: 0).load()
 
     def test_none_needs_what_the_policy_forbids(self) -> None:
@@ -45,6 +49,45 @@ class TemplateTests(SynchronousTestCase):
             for form in re.findall(r'<form[^>]*method="post".*?</form>', text, re.DOTALL):
                 if 'action="/sign-in"' not in form:
                     self.assertRegex(form, r"form_token", path.name)
+
+
+class ReadyTests(SynchronousTestCase):
+    """Templates are read once somebody wants a page."""
+
+    def setUp(self) -> None:
+        self.plane = Plane(self.mktemp())
+        self.writer = SynchronousWriter(holding=True)
+        entrance = make_entrance(
+            ADMIN_TOKEN, self.plane.lasting.credentials, self.plane.now_ms, self.writer
+        )
+        self.talk = Conversation(*entrance.front.endpoints(), door=entrance.door)
+
+    def ask(self, target: str) -> Wire:
+        channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", target))
+        return transport
+
+    def test_the_first_page_waits(self) -> None:
+        """All who come meanwhile do, and none who comes later."""
+        first, second = self.ask("/sign-in"), self.ask("/sign-in")
+        self.assertEqual((first.value(), second.value()), (b"", b""))
+        self.writer.run()
+        for transport in (first, second, self.ask("/sign-in")):
+            reply, _ = read_reply(transport.value())
+            self.assertEqual((reply.status, Page(reply).one("h1").text), (200, "Sign in"))
+
+    def test_a_refusal_does_not(self) -> None:
+        """It says in plain words what a page would say."""
+        reply, _ = read_reply(self.ask("/sign-in/nothing").value())
+        self.assertEqual(reply.status, 404)
+        self.assertTrue(reply.headers["content-type"].startswith("text/plain"))
+        self.assertIn("content-security-policy", reply.headers)
+
+    def test_a_thread_that_takes_no_work(self) -> None:
+        """The page says that it is not ready, and a later one is."""
+        self.writer.stop()
+        reply, _ = read_reply(self.ask("/sign-in").value())
+        self.assertEqual(reply.status, 503)
 
 
 class MenuTests(SynchronousTestCase):
