@@ -84,6 +84,17 @@ class StrangerTests(SynchronousTestCase):
         visit.open("/")
         self.assertEqual(visit.page.url, f"{visit.origin}/")
 
+    def test_form_of_another_site(self) -> None:
+        """Not even with the right token: whoever has that may have stolen it."""
+        visit = self.visit()
+        visit.sign_in()
+        token = visit.page.locator("input[name=form_token]").first.input_value()
+        for origin, status in (("http://elsewhere.test", 403), (visit.origin, 303)):
+            answer = visit.context.request.post(
+                "/sign-out", form={"form_token": token}, headers={"origin": origin}, max_redirects=0
+            )
+            self.assertEqual(answer.status, status, origin)
+
 
 class ReaderTests(SynchronousTestCase):
     """Somebody whose admin key may look only."""
