@@ -177,14 +177,24 @@ _REQUEST_STATUS: Final[Mapping[int, Cause]] = {
 }
 
 
-def attempt_cause(outcome: str) -> Cause:
-    """Return why an attempt ended; for a word that is not known, that word."""
+def attempt_cause(outcome: str, status: int | None = None) -> Cause:
+    """Return why an attempt ended; for a word that is not known, that word.
+
+    :param status: the upstream's. An answer that was passed on may be a refusal.
+    """
+    if outcome == "ok" and status is not None and status >= 400:
+        return Cause(
+            f"{status} from the provider",
+            "The provider refused the request, and its answer was passed on as it is.",
+            "Read its message in the answer.",
+            WARN,
+        )
     found = ATTEMPTS.get(outcome)
     if found is not None:
         return found
-    status = outcome.removeprefix("status_")
-    if status != outcome and status.isascii() and status.isdigit() and len(status) == 3:
-        return _status_from_provider(int(status))
+    digits = outcome.removeprefix("status_")
+    if digits != outcome and digits.isascii() and digits.isdigit() and len(digits) == 3:
+        return _status_from_provider(int(digits))
     return Cause(outcome.replace("_", " "), "A later version of the data plane knows this outcome.")
 
 
@@ -199,16 +209,23 @@ def _status_from_provider(status: int) -> Cause:
 
 
 def request_cause(
-    status: int, *, answered: bool, cached: bool, estimated: bool, outcomes: Sequence[str]
+    status: int,
+    *,
+    answered: bool,
+    cached: bool,
+    estimated: bool,
+    outcomes: Sequence[str],
+    provider_status: int | None = None,
 ) -> Cause:
     """Return why a request ended as it did.
 
     :param status: what the client was sent; 499 for an answer that broke off.
     :param answered: whether an upstream answered.
     :param outcomes: those of the attempts, the first one first.
+    :param provider_status: the upstream's status in the last attempt.
     """
     last = outcomes[-1] if outcomes else ""
-    if status == 499:
+    if is_broken_off(status, provider_status):
         return _broken_off(last)
     if cached:
         return Cause(
@@ -229,7 +246,7 @@ def request_cause(
         return ATTEMPTS[last]
     if answered:
         return Cause(
-            f"{status_name(status)}, by the provider",
+            f"{status_name(status, provider_status)}, by the provider",
             "The provider refused the request, and its answer was passed on as it is.",
             "The application's team finds the reason in the message of the answer."
             if status < 500
@@ -266,9 +283,14 @@ def _broken_off(last: str) -> Cause:
     )
 
 
-def status_name(status: int) -> str:
+def is_broken_off(status: int, provider_status: int | None) -> bool:
+    """Whether an answer broke off, and the 499 is not one that a provider itself has sent."""
+    return status == 499 and provider_status != 499
+
+
+def status_name(status: int, provider_status: int | None = None) -> str:
     """Return a status with its name: ``429 Too Many Requests``."""
-    if status == 499:
+    if is_broken_off(status, provider_status):
         return "499 broken off"
     try:
         return f"{status} {HTTPStatus(status).phrase}"

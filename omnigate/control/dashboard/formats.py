@@ -62,7 +62,7 @@ def exact_dollars(nano: int) -> str:
 
 def duration(ms: float) -> str:
     """Return a duration in the unit that suits it: ``84 ms``, ``1.3 s``, ``4 min``, ``2 h``."""
-    if ms < 1000:
+    if ms < 999.5:
         return f"{ms:.0f}{THIN}ms"
     seconds = ms / 1000
     if seconds < 99.95:
@@ -75,10 +75,12 @@ def duration(ms: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of one in per cent; what is something is not shown as nothing."""
+    """Return a share of one in per cent; some is not shown as none, nor nearly all as all."""
     value = share * 100
     if 0 < value < 0.05:
         return f"<0.1{THIN}%"
+    if 99.5 <= value < 100:
+        return f"{value:.1f}{THIN}%" if value < 99.95 else f">99.9{THIN}%"
     return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
 
 

@@ -259,7 +259,7 @@ class Live:
     async def _once(self, part: _Part, filters: tuple[tuple[str, str], ...], mark: str) -> Answer:
         wish = _Wish(part.name, filters, "" if part.mode == SWAP else mark)
         made, update = self._recent.get(wish, (0.0, None))
-        if wish not in self._recent or self._clock.seconds() - made >= part.seconds:
+        if wish not in self._recent or not 0 <= self._clock.seconds() - made < part.seconds:
             update = await self._render(part, wish)
         if update is None or update.mark == mark:
             update = Update("", mark)

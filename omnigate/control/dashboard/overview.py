@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from omnigate.control.dashboard.causes import Cause, request_cause
 from omnigate.control.dashboard.plots import Series, lines, stacked
-from omnigate.control.dashboard.request_rows import attempts_of, path_of
+from omnigate.control.dashboard.request_rows import attempts_of, number, path_of, status_of, text
 from omnigate.control.minutes import Minute, Minutes, Span
 from omnigate.control.plane_states import PlaneState
 
@@ -170,14 +170,18 @@ def failed_requests(
     """
     found = []
     for event in events:
-        if event["status"] < 400:
+        # The ledger counts an event whatever stands in this member.
+        status = number(event, "status")
+        if status < 400:
             continue
+        attempts = attempts_of(event)
         cause = request_cause(
-            event["status"],
-            answered=event.get("upstream") is not None,
-            cached=bool(event.get("cached")),
-            estimated=bool(event.get("estimated")),
-            outcomes=[str(attempt.get("outcome", "")) for attempt in attempts_of(event)],
+            status,
+            answered=bool(text(event, "upstream")),
+            cached=event.get("cached") is True,
+            estimated=event.get("estimated") is True,
+            outcomes=[text(attempt, "outcome") for attempt in attempts],
+            provider_status=status_of(attempts[-1]) if attempts else None,
         )
         found.append(
             FailedRequest(
@@ -185,7 +189,7 @@ def failed_requests(
                 path_of(event["id"]),
                 event["ts_ms"],
                 event["route_model"],
-                event["status"],
+                status,
                 names.get(event["key_sha256"]),
                 cause,
             )

@@ -161,7 +161,7 @@ class OverviewPage:
         sources = self._sources
         now = sources.clock.seconds()
         found = self._gathered
-        if found is not None and now - found.at < GOOD_FOR_SECONDS:
+        if found is not None and 0 <= now - found.at < GOOD_FOR_SECONDS:
             return found
         now_ms = sources.now_ms()
         today = utc_day(now_ms)

@@ -151,6 +151,11 @@ def attempts_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [attempt for attempt in attempts if isinstance(attempt, dict)]
 
 
+def status_of(attempt: Mapping[str, Any]) -> int | None:
+    """Return the upstream's status of an attempt; ``None`` where no head came."""
+    return number(attempt, "status") or None
+
+
 def tokens_in(event: Mapping[str, Any]) -> int:
     """Return the input of an event, of all kinds."""
     names = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens")

@@ -8,7 +8,13 @@ from typing import Any, Final
 import attrs
 
 from omnigate.config.schema import Config
-from omnigate.control.dashboard.causes import Cause, attempt_cause, request_cause, status_name
+from omnigate.control.dashboard.causes import (
+    Cause,
+    attempt_cause,
+    is_broken_off,
+    request_cause,
+    status_name,
+)
 from omnigate.control.dashboard.model_rows import model_path, upstream_path
 from omnigate.control.dashboard.price_lines import Reckoning, reckon
 from omnigate.control.dashboard.request_rows import (
@@ -16,6 +22,7 @@ from omnigate.control.dashboard.request_rows import (
     attempts_of,
     number,
     row_of,
+    status_of,
     text,
 )
 from omnigate.events import TokenCounts
@@ -87,6 +94,7 @@ def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) 
     """
     row = row_of(event, names)
     attempts = attempts_of(event)
+    provider_status = status_of(attempts[-1]) if attempts else None
     counts = TokenCounts(
         number(event, "input_tokens"),
         number(event, "cached_input_tokens"),
@@ -105,16 +113,17 @@ def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) 
         is_stream=event.get("stream") is True,
         is_cached=is_cached,
         is_estimated=is_estimated,
-        is_cut=row.status == 499,
+        is_cut=is_broken_off(row.status, provider_status),
         answered_by=upstream,
         answered_model=target,
-        status_name=status_name(row.status),
+        status_name=status_name(row.status, provider_status),
         cause=request_cause(
             row.status,
             answered=bool(upstream),
             cached=is_cached,
             estimated=is_estimated,
             outcomes=[text(attempt, "outcome") for attempt in attempts],
+            provider_status=provider_status,
         ),
         counts=counts,
         attempts=attempt_views(attempts[:MAX_ATTEMPTS], whole_ms),
@@ -143,15 +152,15 @@ def attempt_views(attempts: list[Mapping[str, Any]], whole_ms: int) -> tuple[Att
         duration_ms = number(attempt, "duration_ms")
         width = max(LEAST_SHARE, duration_ms / whole_ms) if whole_ms else 1.0
         at = min(begun_ms / whole_ms, 1 - width) if whole_ms else 0.0
-        status = attempt.get("status")
+        status = status_of(attempt)
         views.append(
             AttemptView(
                 place,
                 text(attempt, "upstream"),
                 upstream_path(text(attempt, "upstream")),
                 text(attempt, "model"),
-                attempt_cause(text(attempt, "outcome")),
-                status if isinstance(status, int) else None,
+                attempt_cause(text(attempt, "outcome"), status),
+                status,
                 begun_ms,
                 duration_ms,
                 at,

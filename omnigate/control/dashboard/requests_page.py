@@ -89,6 +89,8 @@ class RequestsPage:
             raise GatewayError("invalid_request", "no such mark; load the page again") from None
         wanted = read_wanted(query, self._sources.book)
         found = await self._sources.search.look_back(wanted, ROWS + 1 if mark else 1, after=after)
+        if after is not None and (found.end is None or found.end < after):
+            return await self._begin_anew(wanted)
         if found.end is None or found.end == after:
             return None
         if not mark or not (found.events or found.next):
@@ -98,6 +100,18 @@ class RequestsPage:
         html = self._pages.html(
             "request_rows.html", None, rows=rows, has_gap=found.next is not None
         )
+        return Update(html, write_cursor(found.end))
+
+    async def _begin_anew(self, wanted: EventFilter) -> Update | None:
+        """Say that there may be more, where the ledger ends before the mark of a page.
+
+        It is another ledger then, such as an older copy. Which of its rows the page has is not
+        known.
+        """
+        found = await self._sources.search.look_back(wanted, 1)
+        if found.end is None:
+            return None
+        html = self._pages.html("request_rows.html", None, rows=[], has_gap=True)
         return Update(html, write_cursor(found.end))
 
     async def show_one(self, call: Call) -> Answer:

@@ -56,6 +56,24 @@ class RequestTests(SynchronousTestCase):
         self.assertIn("no room", self.words(503, "no_room", answered=True))
         self.assertIn("2 attempts that failed", self.words(200, "timeout", "timeout", "ok"))
 
+    def test_a_status_of_the_provider(self) -> None:
+        """What a provider sent is told as that, also where it is our word for something else."""
+        for status in (400, 404, 422, 499):
+            cause = request_cause(
+                status,
+                answered=True,
+                cached=False,
+                estimated=False,
+                outcomes=["ok"],
+                provider_status=status,
+            )
+            self.assertRegex(cause.title, f"^{status}.*, by the provider$")
+            attempt = attempt_cause("ok", status)
+            self.assertEqual((attempt.title, attempt.kind), (f"{status} from the provider", "warn"))
+        self.assertEqual(attempt_cause("ok", 200), ATTEMPTS["ok"])
+        self.assertEqual(attempt_cause("truncated", 200), ATTEMPTS["truncated"])
+        self.assertEqual([status_name(499), status_name(499, 499)], ["499 broken off", "499"])
+
     @given(
         st.integers(0, 999),
         st.booleans(),

@@ -70,6 +70,8 @@ class FormatTests(SynchronousTestCase):
         for ms, expected in (
             (0, "0_ms"),
             (84, "84_ms"),
+            (999.4, "999_ms"),
+            (999.6, "1.0_s"),
             (1300, "1.3_s"),
             (240_000, "4_min"),
             (7_200_000, "2_h"),
@@ -91,9 +93,21 @@ class FormatTests(SynchronousTestCase):
             (0.000001, "<0.1_%"),
             (0.005, "0.5_%"),
             (0.123, "12_%"),
+            (0.9949, "99_%"),
+            (0.996, "99.6_%"),
+            (0.99996, ">99.9_%"),
             (1, "100_%"),
+            (1.204, "120_%"),
         ):
             self.assertEqual(percent(share), expected.replace("_", THIN))
+
+    @given(st.integers(1, 10**9).flatmap(lambda all: st.tuples(st.integers(0, all), st.just(all))))
+    def test_only_all_is_all(self, parts: tuple[int, int]) -> None:
+        """And only none is none."""
+        some, everything = parts
+        shown = percent(some / everything)
+        self.assertEqual(shown == f"100{THIN}%", some == everything)
+        self.assertEqual(shown == f"0{THIN}%", some == 0)
 
     def test_moments(self) -> None:
         """In UTC, for the script to show in the reader's zone."""

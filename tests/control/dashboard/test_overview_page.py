@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -10,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.control.config_file import SIGNAL, Cause
 from omnigate.control.dashboard.overview_page import GOOD_FOR_SECONDS
 from tests.control.dashboard.visitor import Visitor
-from tests.control.plane import CONFIG, START, Plane, event
+from tests.control.plane import APP_SHA, CONFIG, START, Plane, event
 
 
 class OverviewCase(SynchronousTestCase):
@@ -59,6 +60,18 @@ class WellTests(OverviewCase):
         self.assertIn("Spent this month $0.000327", text)
         self.assertIn("38 ms", text)
         self.assertIn("None of the last 500 requests failed.", text)
+
+    def test_a_clock_that_was_set_back(self) -> None:
+        """What was gathered before that is not good until the clock has come up to it."""
+        self.used(event(id="1"))
+        self.assertIn("1 request, by UTC", self.text())
+        self.used(event(id="2"))
+        self.plane.clock.rightNow -= 20
+        self.assertIn("2 requests, by UTC", self.visitor.page("/").text)
+        self.plane.clock.rightNow -= 20
+        self.used(event(id="3"))
+        html = self.visitor.get("/live/overview?once=1").json()["html"]
+        self.assertIn("3 requests, by UTC", html)
 
     def test_hours(self) -> None:
         self.used(event())
@@ -125,6 +138,40 @@ class TroubleTests(OverviewCase):
         self.assertNotIn("No data plane reports.", self.text())
         self.plane.clock.advance(60)
         self.assertIn("No data plane reports.", self.text())
+
+
+class OldLinesTests(SynchronousTestCase):
+    """Lines that lack what no sum needs, or have it of another kind."""
+
+    def test_every_page_that_shows_recent_requests(self) -> None:
+        folder = self.mktemp()
+        os.makedirs(folder)
+        members: list[dict[str, Any]] = [
+            {},
+            {"status": "502"},
+            {"status": None, "attempts": None},
+            {"status": True},
+            {"status": 502.5, "upstream": None},
+            {"status": 502, "attempts": {"a": 1}, "cached": "no"},
+            {"status": 502, "attempts": [3, {"outcome": 7, "status": "x"}], "estimated": 1},
+        ]
+        with open(os.path.join(folder, "ledger.jsonl"), "w") as file:
+            for number, some in enumerate(members):
+                line: dict[str, Any] = {
+                    "id": f"old{number}",
+                    "key_sha256": APP_SHA,
+                    "route_model": "fast",
+                }
+                line |= {"ts_ms": START * 1000, "received_at": "2026-11-29T20:00:00.000Z"}
+                file.write(json.dumps({**line, "cost_usd": 0, **some}) + "\n")
+        plane = Plane(folder)
+        self.addCleanup(plane.close)
+        visitor = Visitor(plane.talk)
+        visitor.sign_in()
+        self.assertEqual(7, plane.generation.ledger.events)
+        for target in ("/", "/keys", "/keys/app", "/requests", "/usage", "/models"):
+            visitor.page(target)
+        self.assertEqual(visitor.page("/").text.count("every target failed"), 2)
 
 
 class NewTests(OverviewCase):

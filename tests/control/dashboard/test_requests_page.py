@@ -204,6 +204,18 @@ class ListTests(PageCase):
         self.assertEqual([whole.count("<th"), parted.count("<th")], [ROWS, ROWS])
         self.assertEqual([text.count("load the page again") for text in (whole, parted)], [0, 1])
 
+    def test_live_on_another_ledger(self) -> None:
+        """A page that is older than the ledger is told to be loaded again, and goes on."""
+        self.record(event(id="a"))
+        for mark in ("1.999999", "9.0"):
+            update = self.visitor.get(f"/live/requests?once=1&mark={mark}").json()
+            self.assertEqual(update["html"].count("load the page again"), 1)
+            self.assertEqual(update["html"].count("<th"), 0)
+        self.record(event(id="b"))
+        update = self.visitor.get(f"/live/requests?once=1&mark={update['mark']}").json()
+        self.assertEqual(update["html"].count("<th"), 1)
+        self.assertIn("id=b", update["html"])
+
     def test_a_disk_that_refuses(self) -> None:
         """The page says so; it shows no empty list."""
         os.remove(self.plane.lasting.ledger_path)
@@ -236,7 +248,7 @@ class OneTests(PageCase):
         self.assertIn("the price of this target in the config in force", text)
         self.assertIn('grep \'"request_id":"r-1"\' access.log', text)
         self.assertIn("/keys/app", [each.attributes["href"] for each in page.all("a")])
-        self.assertIn("left of $0.0100 now", text)
+        self.assertIn("$0.0098365 left of $0.01 now", text)
 
     def test_a_price_that_has_changed(self) -> None:
         """Both sums are told, and which one counts."""
@@ -247,6 +259,17 @@ class OneTests(PageCase):
         self.assertIn("At the price in force now$0.0003135", text)
         self.assertIn("As recorded, which is what counts$0.0001635", text)
         self.assertIn("the price has changed since", text)
+
+    def test_a_499_of_the_provider(self) -> None:
+        """It is no answer that broke off; of one that did, nobody knows whether it had begun."""
+        for number, (outcome, status) in enumerate((("ok", 499), ("ok", 200), ("canceled", None))):
+            attempt = {**OK, "outcome": outcome, "status": status}
+            self.record(event(id=f"r-{number}", status=499, attempts=[attempt]))
+        broken = "the client did not get the whole answer"
+        texts = [self.visitor.page(f"/requests/one?id=r-{number}").text for number in range(3)]
+        self.assertEqual([broken in text for text in texts], [False, True, True])
+        self.assertIn("499, by the provider", texts[0])
+        self.assertIn("499 from the provider", texts[0])
 
     def test_an_id_of_any_shape(self) -> None:
         """The link of its row leads to it."""
