@@ -32,6 +32,7 @@ from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
+from omnigate.control.turns import Turns
 from omnigate.control.web import ControlFactory, Gate
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.data_client import DataClient
@@ -125,6 +126,7 @@ def makeService(options: Options) -> Service:
     credentials = Credentials(
         settings.internal_token, settings.admin_token, reactor.seconds, metrics.auth_failed
     )
+    turns = Turns(reactor)
     # A scrape of thousands of routes takes a quarter of a second, reading the pages twice that.
     metrics_writer = WriterThread("omnigate-metrics", reactor.callFromThread)
     entrance = make_entrance(
@@ -148,6 +150,7 @@ def makeService(options: Options) -> Service:
         metrics_writer=metrics_writer,
         entrance=entrance,
         pause=lambda: pause(reactor),
+        stand_back=turns.go_on,
         data_plane=DataPlane(settings.data_url, data_client),
     )
     # Before anything of the state is read, so that nobody changes it afterwards.
@@ -168,6 +171,7 @@ def makeService(options: Options) -> Service:
             time.time,
             settings.trusted_proxies,
             lasting.entrance.door,
+            turns.begin,
         )
     )
     parts = ControlParts(

@@ -84,6 +84,8 @@ class Lasting:
     :ivar metrics_writer: a thread that writes the text of metrics.
     :ivar entrance: what of the dashboard needs no store.
     :ivar pause: lets the reactor do something else.
+    :ivar stand_back: the same between two steps of work for people and their programs, which gets
+        on as :mod:`~omnigate.control.turns` says.
     :ivar lately: what happened since the process began, for people to look at.
     :ivar data_plane: where the dashboard can try a request.
     """
@@ -105,6 +107,9 @@ class Lasting:
     metrics_writer: IWriter
     entrance: Entrance
     pause: Callable[[], Awaitable[None]]
+    stand_back: Callable[[], Awaitable[None]] = attrs.field(
+        default=attrs.Factory(lambda self: self.pause, takes_self=True)
+    )
     data_plane: DataPlane = attrs.Factory(DataPlane)
     lately: Lately = attrs.field(
         default=attrs.Factory(lambda self: Lately(self.now_ms()), takes_self=True)
@@ -239,7 +244,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.reports,
         admin_keys,
         lasting.now_ms,
-        lasting.pause,
+        lasting.stand_back,
     )
     live = Live(lasting.clock)
     sources = Sources(
@@ -255,7 +260,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         metrics,
         lasting.clock,
         lasting.now_ms,
-        lasting.pause,
+        lasting.stand_back,
         live,
         lately=lasting.lately,
         snapshots=snapshots,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -58,7 +58,7 @@ from omnigate.control.sessions import Session
 from omnigate.control.visits import Door, Visit
 from omnigate.errors import GatewayError, envelope, problem
 
-#: A data plane holds a handful of kept connections, a person a few more.
+#: A data plane holds a handful of kept connections, a browser six at most.
 MAX_CONNECTIONS: Final = 512
 
 #: An idle connection is closed after this long. Data planes poll every few seconds.
@@ -77,6 +77,11 @@ LINGER_SECONDS: Final = 2.0
 
 NOBODY: Final = TrustedProxies()
 
+
+async def _at_once(who: str) -> None:
+    """Let work begin without a line."""
+
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 _log = Logger(namespace="omnigate.control.web")
@@ -89,6 +94,7 @@ class Gate:
     :ivar wall: seconds since 1970.
     :ivar proxies: who is believed about the address of a caller.
     :ivar door: who knows people with a browser; without one there is no page.
+    :ivar turn: waits until work may begin that is for no data plane; given whose it is.
     """
 
     routes: Finder
@@ -97,6 +103,7 @@ class Gate:
     wall: Callable[[], float]
     proxies: TrustedProxies = NOBODY
     door: Door | None = None
+    turn: Callable[[str], Awaitable[None]] = _at_once
 
 
 @attrs.frozen
@@ -137,6 +144,11 @@ class ControlRequest(Request):
     def is_known(self) -> bool:
         """Whether it was admitted by a credential."""
         return self._admitted is not None and self._audience not in (OPEN, STRANGERS)
+
+    @property
+    def is_of_data_plane(self) -> bool:
+        """Whether it is for data planes only."""
+        return self._audience == INTERNAL
 
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
@@ -272,6 +284,13 @@ class ControlRequest(Request):
         super().connectionLost(reason)
 
     async def _run(self) -> None:
+        admitted = self._admitted
+        assert admitted is not None
+        # Who changes something is one who may, and is not many at once.
+        if self._audience not in (INTERNAL, OPEN) and self.method in (b"GET", b"HEAD"):
+            await self._gate.turn(admitted.actor or self._address)
+            if self._gone:
+                return
         self.write_answer(await self._answer())
 
     async def _answer(self) -> Answer:
@@ -457,7 +476,7 @@ class ControlChannel(HTTPChannel):
         # would be too late.
         refusal = request.judge_head(self._command, self._path, self._version, self.length)
         if refusal is None and request.is_known:
-            self.factory.vouched(self)
+            self.factory.vouched(self, is_data_plane=request.is_of_data_plane)
         if refusal is None or self.length == 0:
             super().allHeadersReceived()
             return
@@ -550,7 +569,9 @@ class ControlFactory(Factory):
     """Makes the connections of the control plane's listener, as many as it may hold.
 
     Where there is no room, the oldest one gives way on which nobody has shown a right credential
-    yet: whoever opens many cannot keep operators and data planes out.
+    yet, and where there is none the one of a person or a program that has asked for nothing for the
+    longest time. Whoever opens many cannot keep operators out, and nobody with a browser data
+    planes: what they hold gives way to nobody.
 
     :ivar streams: the answers that go on.
     """
@@ -563,14 +584,17 @@ class ControlFactory(Factory):
         self.streams: set[ByteStream] = set()
         self._max_connections = max_connections
         self._strangers: dict[ControlChannel, None] = {}  # the oldest first
+        self._operators: dict[ControlChannel, None] = {}  # who has asked last is at the end
+        self._data_planes: set[ControlChannel] = set()
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         """Make one connection; ``None``, where there is no room for it, closes it at once."""
         if self.connections >= self._max_connections:
-            if not self._strangers:
+            lesser = self._strangers or self._operators
+            if not lesser:
                 return None
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+            oldest = next(iter(lesser))
+            del lesser[oldest]
             oldest.give_way()
         channel = ControlChannel()
         channel.factory = self
@@ -585,14 +609,21 @@ class ControlFactory(Factory):
         self.connections += 1
         self._strangers[channel] = None
 
-    def vouched(self, channel: ControlChannel) -> None:
+    def vouched(self, channel: ControlChannel, is_data_plane: bool) -> None:
         """Keep a connection on which somebody has shown a right credential."""
         self._strangers.pop(channel, None)
+        self._operators.pop(channel, None)
+        if is_data_plane:
+            self._data_planes.add(channel)
+        elif channel not in self._data_planes:
+            self._operators[channel] = None
 
     def lost(self, channel: ControlChannel) -> None:
         """Forget a connection."""
         self.connections -= 1
         self._strangers.pop(channel, None)
+        self._operators.pop(channel, None)
+        self._data_planes.discard(channel)
 
     def end_streams(self) -> None:
         """End in order all answers that go on; whoever reads asks again."""

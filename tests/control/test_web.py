@@ -359,14 +359,75 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual(self.talk.clock.getDelayedCalls(), [])
 
     def test_connections_are_bounded(self) -> None:
-        """One too many is closed at once, where all others have shown who they are."""
+        """One too many is closed at once, where all others are of data planes."""
         factory: Any = ControlFactory(self.talk.factory.gate, max_connections=1)
         self.talk.factory = factory
         channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/internal/config", INTERNAL))
         channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN))
         self.assertIsNone(factory.buildProtocol(None))
         transport.loseConnection()
         self.assertIsNotNone(factory.buildProtocol(None))
+
+    def test_operators_give_way(self) -> None:
+        """A data plane gets in where people hold all there is, and keeps what it has."""
+        factory: Any = ControlFactory(self.talk.factory.gate, max_connections=3)
+        self.talk.factory = factory
+        asks = {
+            True: request_bytes("GET", "/internal/config", INTERNAL),
+            False: request_bytes("GET", "/admin/keys", ADMIN),
+        }
+        people, planes = [], []
+        for _ in range(3):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(asks[False])
+            people.append((channel, transport))
+        people[0][0].dataReceived(asks[False])  # who was idle for longest is now the second one
+        for left in ([True, False, True], [True, False, False], [False] * 3):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(asks[True])
+            planes.append(transport)
+            self.assertEqual([transport.connected for _, transport in people], left)
+        self.assertTrue(all(transport.connected for transport in planes))
+        self.assertEqual(factory.connections, 3)
+
+    def test_who_stands_in_line(self) -> None:
+        """Data planes and probes are answered at once, and so is whoever changes something."""
+        line: list[tuple[str, Deferred[None]]] = []
+
+        async def turn(who: str) -> None:
+            line.append((who, Deferred()))
+            await line[-1][1]
+
+        self.talk.factory.gate.turn = turn
+        self.assertEqual(self.talk.ask("GET", "/healthz").status, 200)
+        self.assertEqual(self.talk.ask("GET", "/internal/config", INTERNAL).status, 503)
+        self.assertEqual(self.talk.ask("POST", "/admin/keys", ADMIN, b"{}").status, 200)
+        self.assertEqual(line, [])
+        for method in ("GET", "HEAD"):
+            done = len(self.calls)
+            channel, transport = self.talk.connect()
+            channel.dataReceived(request_bytes(method, "/admin/keys", ADMIN))
+            who, waiting = line.pop()
+            self.assertEqual((who, transport.value(), len(self.calls)), ("admin-token", b"", done))
+            waiting.callback(None)
+            self.assertEqual(read_reply(transport.value())[0].status, 200)
+            self.assertEqual(len(self.calls), done + 1)
+
+    def test_who_leaves_the_line(self) -> None:
+        """Nothing is made for somebody who is not there any more."""
+        waiting: Deferred[None] = Deferred()
+
+        async def turn(who: str) -> None:
+            await waiting
+
+        self.talk.factory.gate.turn = turn
+        channel, transport = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN))
+        transport.loseConnection()
+        waiting.callback(None)
+        self.assertEqual(self.calls, [])
+        self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_strangers_give_way(self) -> None:
         """Whoever opens many connections keeps neither operators nor data planes out."""
