@@ -90,7 +90,7 @@ def badges(key: AdminKey, now_ms: int) -> tuple[Badge, ...]:
     elif key.expires_ms and key.expires_ms - now_ms <= SOON_MS:
         found.append(Badge("expires soon", "warn"))
     if not found:
-        found.append(Badge("works", "good"))
+        found.append(Badge("active", "good"))
     if key.in_grace(now_ms):
         found.append(Badge("old secret works", "info"))
     return tuple(found)

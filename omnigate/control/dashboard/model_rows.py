@@ -142,7 +142,7 @@ def route_state(states: Sequence[State]) -> State:
     troubled = [state for state in states if state.is_trouble]
     if not troubled:
         kinds = {state.kind for state in states}
-        return State("well", "good") if "good" in kinds else states[0]
+        return State("healthy", "good") if "good" in kinds else states[0]
     if len(troubled) < len(states):
         return State(f"{len(troubled)} of {len(states)} targets in trouble", "warn")
     if len(states) == 1:

@@ -144,8 +144,8 @@ def plots(minutes: Minutes, hours: int, now_ms: int) -> Plots:
             "Time to the first event of a stream",
             times,
             [
-                Series("half within", [wait[0] for wait in waits]),
-                Series("95 % within", [wait[1] for wait in waits]),
+                Series("p50", [wait[0] for wait in waits]),
+                Series("p95", [wait[1] for wait in waits]),
             ],
             "ms",
         )
@@ -206,7 +206,7 @@ def plane_lines(planes: Sequence[PlaneState], newest: str, now_ms: int) -> list[
     """
     found = []
     for plane in planes:
-        words, kind = "well", "good"
+        words, kind = "healthy", "good"
         if plane.is_silent(now_ms):
             words, kind = "silent", "bad"
         elif plane.is_stale(now_ms):

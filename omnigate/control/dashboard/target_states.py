@@ -121,7 +121,7 @@ def upstream_state(moment: Moment, name: str, fared: Fared) -> State:
 
 #: The words for what data planes tell of an upstream.
 UPSTREAM_STATES: Final = {
-    UpstreamState.HEALTHY: State("well", "good"),
+    UpstreamState.HEALTHY: State("healthy", "good"),
     UpstreamState.DEGRADED: State("some models fail", "warn"),
     UpstreamState.HALF_OPEN: State("on trial", "warn"),
     UpstreamState.COOLING: State("all models rest", "bad"),
@@ -131,11 +131,11 @@ UPSTREAM_STATES: Final = {
 
 def _by_share(fared: Fared) -> State:
     if not fared.attempts:
-        return State("not asked lately", "quiet")
+        return State("idle", "quiet")
     if fared.attempts >= ENOUGH_ATTEMPTS:
         share = fared.failed / fared.attempts
         if share >= BROKEN_SHARE:
             return State("failing", "bad")
         if share >= FAILING_SHARE:
             return State("some attempts fail", "warn")
-    return State("well", "good")
+    return State("healthy", "good")

@@ -115,12 +115,12 @@ class RowTests(SynchronousTestCase):
 
     def test_badges(self) -> None:
         """Whether it works, for how long, and whether an old secret does."""
-        self.assertEqual(self.told(), ["works"])
-        self.assertEqual(self.told(expires_ms=NOW + SOON_MS + 1), ["works"])
+        self.assertEqual(self.told(), ["active"])
+        self.assertEqual(self.told(expires_ms=NOW + SOON_MS + 1), ["active"])
         self.assertEqual(self.told(expires_ms=NOW + SOON_MS), ["expires soon"])
         self.assertEqual(self.told(expires_ms=NOW, disabled=True), ["disabled", "expired"])
         earlier = (EarlierSecret("b" * 64, NOW + 1),)
-        self.assertEqual(self.told(earlier=earlier), ["works", "old secret works"])
+        self.assertEqual(self.told(earlier=earlier), ["active", "old secret works"])
         self.assertEqual(
             row_of(attrs.evolve(KEY, earlier=earlier), NOW, "").grace_until_ms, NOW + 1
         )

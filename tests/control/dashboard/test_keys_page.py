@@ -132,7 +132,7 @@ class ListTests(KeysCase):
         visitor.sign_in()
         page = visitor.page("/keys")
         self.assertIn("There are no keys yet", page.text)
-        self.assertIn("Make the first one", page.text)
+        self.assertIn("Create the first one", page.text)
 
     def test_queries(self) -> None:
         """Whatever stands in the address, there is a list to show."""
@@ -202,7 +202,7 @@ class KeyTests(KeysCase):
         self.make("off", disabled=True)
         self.assertIn("Somebody has disabled it", self.visitor.page("/keys/off").text)
         self.make("plain")
-        self.assertIn("Nothing stands in its way.", self.visitor.page("/keys/plain").text)
+        self.assertIn("Requests with it are served.", self.visitor.page("/keys/plain").text)
         self.plane.clock.advance(40 * HOUR_S)
         self.visitor.sign_in()
         self.assertIn("Expired 2026-12-01 00:00:00 UTC.", self.visitor.page("/keys/k").text)
@@ -217,7 +217,7 @@ class KeyTests(KeysCase):
         reply = self.visitor.get(f"/keys/{gone}")
         self.assertEqual((reply.status, reply.headers["location"]), (303, "/keys/gone"))
         self.successResultOf(Deferred.fromCoroutine(self.plane.store.delete("gone")))
-        self.assertIn("In all $0.000163 1 request", self.visitor.page(f"/keys/{gone}").text)
+        self.assertIn("Lifetime $0.000163 1 request", self.visitor.page(f"/keys/{gone}").text)
         for name in ("gone", "f" * 64):
             self.assertEqual(self.visitor.get(f"/keys/{name}").status, 404)
 

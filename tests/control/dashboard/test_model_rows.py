@@ -97,7 +97,7 @@ class StateTests(SynchronousTestCase):
         for upstream, model, words in (
             ("openai", "m", "resting"),
             ("openai", "n", "on trial"),
-            ("openai", "o", "well"),
+            ("openai", "o", "healthy"),
             ("x", "m", "resting"),
             ("y", "m", "credential refused"),
             ("z", "m", "no credential"),
@@ -109,9 +109,9 @@ class StateTests(SynchronousTestCase):
     def test_by_attempts(self) -> None:
         moment = moment_of([plane()], NOW)
         for answered, failed, words, kind in (
-            (0, 0, "not asked lately", "quiet"),
-            (1, 3, "well", "good"),  # too few to say anything
-            (19, 1, "well", "good"),
+            (0, 0, "idle", "quiet"),
+            (1, 3, "healthy", "good"),  # too few to say anything
+            (19, 1, "healthy", "good"),
             (9, 1, "some attempts fail", "warn"),
             (5, 5, "failing", "bad"),
         ):
@@ -129,12 +129,12 @@ class StateTests(SynchronousTestCase):
         self.assertEqual(("all models rest", NOW + 20_000), (state.text, state.until_ms))
 
     def test_routes(self) -> None:
-        good, quiet = State("well", "good"), State("not asked lately", "quiet")
+        good, quiet = State("healthy", "good"), State("idle", "quiet")
         warn, bad = State("resting", "warn"), State("failing", "bad")
         for states, text, kind in (
-            ([good], "well", "good"),
-            ([quiet, good], "well", "good"),
-            ([quiet, quiet], "not asked lately", "quiet"),
+            ([good], "healthy", "good"),
+            ([quiet, good], "healthy", "good"),
+            ([quiet, quiet], "idle", "quiet"),
             ([warn], "resting", "warn"),
             ([warn, good], "1 of 2 targets in trouble", "warn"),
             ([warn, bad], "all targets in trouble", "warn"),
@@ -264,7 +264,7 @@ class RowTests(SynchronousTestCase):
         found = {row.name[0]: (row.state.text, len(row.resting)) for row in rows}
         self.assertEqual(
             {
-                "a": ("well", 0),
+                "a": ("healthy", 0),
                 "b": ("all models rest", 1),
                 "c": ("no credential", 0),
                 "d": ("silent", 0),

@@ -104,7 +104,7 @@ class NeedsTests(SynchronousTestCase):
         last = AttemptError(NOW, "id", "fast", "m", "timeout", None, 5)
         (need,) = said(
             upstreams=[
-                UpstreamSeen("ok", State("well", "good"), Fared(9, 0), None),
+                UpstreamSeen("ok", State("healthy", "good"), Fared(9, 0), None),
                 UpstreamSeen("a&b", State("failing", "bad"), Fared(57, 43), last),
             ]
         )

@@ -120,9 +120,9 @@ class PlaneTests(SynchronousTestCase):
         words = {line.name[0]: (line.words, line.is_newest) for line in found}
         self.assertEqual(
             {
-                "a": ("well", True),
-                "b": ("well", False),
-                "c": ("well", None),
+                "a": ("healthy", True),
+                "b": ("healthy", False),
+                "c": ("healthy", None),
                 "d": ("silent", None),
                 "e": ("no new config", None),
                 "f": ("lacks a credential", None),

@@ -43,7 +43,7 @@ class WellTests(OverviewCase):
         self.used(event(input_tokens=10))
         self.report()
         text = self.text()
-        self.assertIn("Everything that is watched here is well.", text)
+        self.assertIn("Nothing needs attention.", text)
         self.assertNotIn("first request", text)
         self.assertIn("gw-1 (127.0.0.1:8080)", text)
 
