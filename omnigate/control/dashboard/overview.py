@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 from markupsafe import Markup
 
-from omnigate.control.dashboard.causes import Cause, request_cause
+from omnigate.control.dashboard.causes import Cause, attempt_cause, is_broken_off, request_cause
 from omnigate.control.dashboard.plots import Series, lines, stacked
 from omnigate.control.dashboard.request_rows import attempts_of, number, path_of, status_of, text
 from omnigate.control.minutes import Minute, Minutes, Span
@@ -58,6 +58,8 @@ class FailedRequest:
     """One request that failed.
 
     :ivar key: the name of its key; ``None`` where that is gone.
+    :ivar upstream: where its last attempt went, if any was made.
+    :ivar cause: why that ended; where it answered, or broke off, why the request did.
     """
 
     request_id: str
@@ -66,6 +68,7 @@ class FailedRequest:
     model: str
     status: int
     key: str | None
+    upstream: str
     cause: Cause
 
 
@@ -175,14 +178,20 @@ def failed_requests(
         if status < 400:
             continue
         attempts = attempts_of(event)
-        cause = request_cause(
-            status,
-            answered=bool(text(event, "upstream")),
-            cached=event.get("cached") is True,
-            estimated=event.get("estimated") is True,
-            outcomes=[text(attempt, "outcome") for attempt in attempts],
-            provider_status=status_of(attempts[-1]) if attempts else None,
-        )
+        outcomes = [text(attempt, "outcome") for attempt in attempts]
+        provider_status = status_of(attempts[-1]) if attempts else None
+        answered = bool(text(event, "upstream"))
+        if any(outcomes[-1:]) and not answered and not is_broken_off(status, provider_status):
+            cause = attempt_cause(outcomes[-1], provider_status)
+        else:
+            cause = request_cause(
+                status,
+                answered=answered,
+                cached=event.get("cached") is True,
+                estimated=event.get("estimated") is True,
+                outcomes=outcomes,
+                provider_status=provider_status,
+            )
         found.append(
             FailedRequest(
                 event["id"],
@@ -191,6 +200,7 @@ def failed_requests(
                 event["route_model"],
                 status,
                 names.get(event["key_sha256"]),
+                text(attempts[-1], "upstream") if attempts else "",
                 cause,
             )
         )

@@ -81,12 +81,13 @@ class PlotTests(SynchronousTestCase):
 class FailedTests(SynchronousTestCase):
     def test_the_newest(self) -> None:
         def tried(outcome: str, status: int | None = None) -> list[dict[str, Any]]:
-            return [{"outcome": "timeout", "status": None}, {"outcome": outcome, "status": status}]
+            last = {"upstream": "b", "outcome": outcome, "status": status}
+            return [{"upstream": "a", "outcome": "timeout", "status": None}, last]
 
         found = failed_requests(
             [
                 event(id="well", attempts=tried("ok", 200)),
-                event(id="a", status=502, attempts=tried("status_503", 503)),
+                event(id="a", status=502, upstream=None, attempts=tried("status_503", 503)),
                 event(id="b", status=400, attempts=tried("ok", 400), key_sha256="gone"),
                 event(id="c", status=499, attempts=tried("canceled")),
                 event(id="d/e&f", status=500, attempts=[]),
@@ -96,6 +97,16 @@ class FailedTests(SynchronousTestCase):
         self.assertEqual(["a", "b", "c", "d/e&f"], [row.request_id for row in found])
         self.assertEqual(["app", None, "app", "app"], [row.key for row in found])
         self.assertEqual(["bad", "bad", "warn", "bad"], [row.cause.kind for row in found])
+        self.assertEqual(["b", "b", "b", ""], [row.upstream for row in found])
+        self.assertEqual(
+            [
+                "503 from the provider",
+                "400 Bad Request, by the provider",
+                "the client left",
+                "500 Internal Server Error, by the provider",
+            ],
+            [row.cause.title for row in found],
+        )
         self.assertNotIn("&f", found[3].path)
 
     def test_bounded(self) -> None:
