@@ -24,7 +24,7 @@ STATE = (
 )
 ROWS = (
     f"{STATE}<p data-live-empty='rows'>None yet</p><table><tbody data-live='rows' data-mark='1' "
-    "data-max='3'><tr><td>a</td></tr></tbody></table>"
+    "data-max='3'><tr><td>a</td></tr></tbody></table><p data-live-full='rows' hidden>Full</p>"
 )
 POLLING = "Live, every 5 seconds"
 
@@ -151,6 +151,8 @@ class LiveTests(ScriptCase):
         self.assertEqual(self.rows(), ["d", "c", "b"])
         self.assertEqual(self.asked[:2], ["stream 1", "poll 3"])
         self.assertTrue(self.page.locator("[data-live-empty]").is_hidden())
+        # Whoever looks for the one that went is told.
+        self.assertTrue(self.page.locator("[data-live-full]").is_visible())
 
     def test_no_stream(self) -> None:
         """It asks from time to time, and says so; once in a while it tries a stream again."""
@@ -163,6 +165,7 @@ class LiveTests(ScriptCase):
         self.streams = [message("3", "<tr><td>c</td></tr>")]
         self.until("document.querySelectorAll('td').length === 3")
         self.assertEqual(self.asked.count("stream 2"), before + 1)
+        self.assertTrue(self.page.locator("[data-live-full]").is_hidden())
 
     def test_nobody_answers(self) -> None:
         """It says so, and goes on once somebody does."""

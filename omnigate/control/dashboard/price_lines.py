@@ -97,6 +97,9 @@ def reckon(
         remark = (
             "The ledger keeps what a request cost when it was recorded, not the price. At the "
             "price in force now it would be another sum, so the price has changed since."
+            if recorded_nano
+            else "It was recorded at $0: then its target had no price, or a price of 0. The price "
+            "in force now was given to it since."
         )
     elif at_price(counts, price) is not price and price.above is not None:
         remark = f"More than {price.above[0]:,} tokens went in, so the higher price counts for all."

@@ -73,6 +73,9 @@ class PriceLineTests(SynchronousTestCase):
         found = self.reckoned(listed, 0, model="gpt-4o-mini")
         self.assertIn("built-in price table of 20", found.source)
         self.assertTrue(found.is_other)
+        # What had no price then has not changed since.
+        self.assertIn("recorded at $0", found.remark)
+        self.assertIn("has changed since", self.reckoned(own, 1).remark)
 
     def test_no_price(self) -> None:
         """A cost that was recorded is not explained by nothing."""

@@ -254,8 +254,15 @@
       }
       this.element.prepend(rows);
       const most = Number(this.element.dataset.max) || 100;
+      const isFull = this.element.children.length > most;
       while (this.element.children.length > most) {
         this.element.lastElementChild.remove();
+      }
+      if (isFull) {
+        // What is gone is on no other page either: the older ones begin behind it.
+        for (const element of named("data-live-full", this.name)) {
+          element.hidden = false;
+        }
       }
       for (const element of named("data-live-empty", this.name)) {
         element.hidden = true;
