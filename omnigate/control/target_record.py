@@ -32,6 +32,12 @@ ERRORS_KEPT: Final = 20
 _NO_VERDICT: Final = frozenset(("canceled", "no_room"))
 _OK: Final = "ok"
 
+#: What is passed on as an answer, and yet says that the target can serve nobody: the account has no
+#: credit, or there is no such model. Whatever else is refused with 4xx is the client's doing.
+_USELESS: Final = frozenset((402, 404))
+#: Of these, a 404 may be of an earlier answer that the request names.
+_BY_REFERENCE: Final = "responses"
+
 
 @attrs.frozen
 class AttemptError:
@@ -126,11 +132,12 @@ class TargetRecords:
     def recorded(self, event: UsageEvent, now_ms: int) -> None:
         """Take the attempts of an event that was recorded."""
         for attempt in event.attempts:
-            if attempt.outcome not in _NO_VERDICT:
-                self._attempted(event, attempt, min(event.ts_ms, now_ms), now_ms)
+            outcome = _outcome(event, attempt)
+            if outcome not in _NO_VERDICT:
+                self._attempted(event, attempt, outcome, min(event.ts_ms, now_ms), now_ms)
 
     def _attempted(
-        self, event: UsageEvent, attempt: AttemptRecord, at_ms: int, now_ms: int
+        self, event: UsageEvent, attempt: AttemptRecord, outcome: str, at_ms: int, now_ms: int
     ) -> None:
         key = (attempt.upstream, attempt.model)
         record = self._records.get(key)
@@ -141,16 +148,16 @@ class TargetRecords:
         of_upstream = self._of_upstreams.get(attempt.upstream)
         if of_upstream is None:
             of_upstream = self._of_upstreams[attempt.upstream] = _Record()
-        _count(record, attempt, at_ms, now_ms)
-        _count(of_upstream, attempt, at_ms, now_ms)
-        if attempt.outcome == _OK:
+        _count(record, attempt, outcome, at_ms, now_ms)
+        _count(of_upstream, attempt, outcome, at_ms, now_ms)
+        if outcome == _OK:
             return
         error = AttemptError(
             at_ms,
             event.id,
             event.route_model,
             attempt.model,
-            attempt.outcome,
+            outcome,
             attempt.status,
             attempt.duration_ms,
         )
@@ -189,11 +196,19 @@ class TargetRecords:
         return sorted(kept, key=lambda error: error.at_ms)[::-1]
 
 
-def _count(record: _Record, attempt: AttemptRecord, at_ms: int, now_ms: int) -> None:
+def _outcome(event: UsageEvent, attempt: AttemptRecord) -> str:
+    """Return what an attempt says of its target."""
+    status = attempt.status
+    if attempt.outcome != _OK or status not in _USELESS:
+        return attempt.outcome
+    return _OK if status == 404 and event.endpoint == _BY_REFERENCE else f"status_{status}"
+
+
+def _count(record: _Record, attempt: AttemptRecord, outcome: str, at_ms: int, now_ms: int) -> None:
     fared = _slot(record, at_ms // SLOT_MS, now_ms // SLOT_MS)
     if fared is None:
         return
-    if attempt.outcome == _OK:
+    if outcome == _OK:
         fared.answered += 1
         fared.durations[bisect_left(BUCKETS, attempt.duration_ms / 1000)] += 1
     else:

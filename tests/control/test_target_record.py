@@ -65,6 +65,20 @@ class TargetRecordsTests(SynchronousTestCase):
         self.tried(attempt("canceled"), attempt("no_room"))
         self.assertEqual(0, self.records.fared("openai", "gpt-4o-mini", NOW).attempts)
 
+    def test_answers_that_say_that_the_target_serves_nobody(self) -> None:
+        """A model that the provider does not know is no target that is well."""
+        for status, is_failure in ((400, 0), (402, 1), (404, 1), (413, 0), (422, 0), (499, 0)):
+            records = self.records = TargetRecords()
+            records.take(config())
+            self.tried(attempt(status=status), id=f"r-{status}", status=status)
+            fared = records.fared("openai", "gpt-4o-mini", NOW)
+            self.assertEqual((fared.failed, fared.answered), (is_failure, 1 - is_failure), status)
+            errors = [error.outcome for error in records.errors("openai")]
+            self.assertEqual(errors, [f"status_{status}"] * is_failure)
+        # Here it may be an earlier answer that is not known.
+        self.tried(attempt(status=404), status=404, endpoint="responses")
+        self.assertEqual(2, self.records.fared("openai", "gpt-4o-mini", NOW).answered)
+
     def test_the_last_error(self) -> None:
         self.tried(attempt("timeout", status=None), id="first")
         self.tried(attempt("status_503", status=503), id="second", now_ms=NOW + 5)

@@ -148,6 +148,11 @@ ATTEMPTS: Final[Mapping[str, Cause]] = {
 }
 
 _ATTEMPT_STATUS: Final[Mapping[int, Cause]] = {
+    402: Cause(
+        "402 from the provider",
+        "The account at the provider has no credit.",
+        "Pay the provider's bill, or give the model another target.",
+    ),
     404: Cause(
         "404 from the provider",
         "The provider does not know this model or path.",
@@ -183,12 +188,7 @@ def attempt_cause(outcome: str, status: int | None = None) -> Cause:
     :param status: the upstream's. An answer that was passed on may be a refusal.
     """
     if outcome == "ok" and status is not None and status >= 400:
-        return Cause(
-            f"{status} from the provider",
-            "The provider refused the request, and its answer was passed on as it is.",
-            "Read its message in the answer.",
-            WARN,
-        )
+        return attrs.evolve(_status_from_provider(status), kind=WARN)
     found = ATTEMPTS.get(outcome)
     if found is not None:
         return found
