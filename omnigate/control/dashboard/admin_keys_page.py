@@ -23,6 +23,7 @@ from omnigate.control.dashboard.admin_key_form import (
 )
 from omnigate.control.dashboard.admin_key_rows import page_of, row_of
 from omnigate.control.dashboard.pages import Pages, see_other
+from omnigate.control.dashboard.paths import admin_key_path
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.key_members import BadMembersError
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -107,12 +108,11 @@ class AdminKeysPage:
                 call.actor,
             ),
             done=DONE.get(call.query.get("done", ""), ""),
-            path_of=path_of,
         )
 
     async def lead_on(self, call: Call) -> Answer:
         """Lead to a key; a key may be named as one of our own pages is, so it is further down."""
-        return see_other(path_of(self._existing(call.name).name))
+        return see_other(admin_key_path(self._existing(call.name).name))
 
     async def show(self, call: Call) -> Answer:
         """Show one key."""
@@ -150,7 +150,7 @@ class AdminKeysPage:
         except GatewayError as refusal:
             now = self._sources.admin_keys.get(key.name) or key
             return self._form(call, form, now, refusal)
-        return see_other(f"{path_of(key.name)}?done=saved")
+        return see_other(f"{admin_key_path(key.name)}?done=saved")
 
     async def rotate(self, call: Call) -> Answer:
         """Give a key a new secret and show it, this once."""
@@ -171,12 +171,12 @@ class AdminKeysPage:
     async def disable(self, call: Call) -> Answer:
         """Have a key open nothing for now."""
         await self._changes.change(call, call.name, {"disabled": True})
-        return see_other(f"{path_of(call.name)}?done=disabled")
+        return see_other(f"{admin_key_path(call.name)}?done=disabled")
 
     async def enable(self, call: Call) -> Answer:
         """Have a key work again."""
         await self._changes.change(call, call.name, {"disabled": False})
-        return see_other(f"{path_of(call.name)}?done=enabled")
+        return see_other(f"{admin_key_path(call.name)}?done=enabled")
 
     async def delete(self, call: Call) -> Answer:
         """Take a key away."""
@@ -233,7 +233,7 @@ class AdminKeysPage:
             place=PLACE,
             form=form,
             action=f"{PLACE}/new" if key is None else f"{PLACE}/{key.name}/edit",
-            path=PLACE if key is None else path_of(key.name),
+            path=PLACE if key is None else admin_key_path(key.name),
             is_new=key is None,
             is_own=key is not None and key.actor == call.actor,
             # The form was filled in by what this mark says, and so it stays until it is made anew.
@@ -254,14 +254,9 @@ class AdminKeysPage:
             title=title,
             place=PLACE,
             row=row_of(key, self._sources.now_ms(), call.actor),
-            path=path_of(key.name),
+            path=admin_key_path(key.name),
             secret=secret,
         )
-
-
-def path_of(name: str) -> str:
-    """Return where the page of a key is."""
-    return f"{PLACE}/{name}/key"
 
 
 def _faults(refusal: GatewayError | None) -> dict[str, str]:

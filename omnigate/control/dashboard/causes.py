@@ -11,7 +11,6 @@ import attrs
 GOOD: Final = "good"
 WARN: Final = "warn"
 BAD: Final = "bad"
-QUIET: Final = "quiet"
 
 
 @attrs.frozen
@@ -21,7 +20,7 @@ class Cause:
     :ivar title: in a few words.
     :ivar meaning: what happened, in one sentence.
     :ivar remedy: what to do about it; empty where there is nothing to do.
-    :ivar kind: ``good``, ``warn``, ``bad`` or ``quiet``.
+    :ivar kind: ``good``, ``warn`` or ``bad``.
     """
 
     title: str

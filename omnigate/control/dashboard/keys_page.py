@@ -69,7 +69,6 @@ class KeysPage:
             periods=PERIOD_WORDS,
             done=DONE.get(call.query.get("done", ""), ""),
             since_ms=self._sources.reports.since_ms,
-            path_of=key_path,
         )
 
     async def show(self, call: Call) -> Answer:

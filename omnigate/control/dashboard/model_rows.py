@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
-from urllib.parse import urlencode
 
 import attrs
 
@@ -14,7 +13,7 @@ from omnigate.config.models import target_capabilities
 from omnigate.config.prices import price_for
 from omnigate.config.schema import Config, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.control.dashboard.causes import Cause, attempt_cause
-from omnigate.control.dashboard.request_rows import path_of
+from omnigate.control.dashboard.paths import model_path, request_path, upstream_path
 from omnigate.control.dashboard.target_states import Moment, State, target_state
 from omnigate.control.lately import Lately
 from omnigate.control.target_record import AttemptError, Fared
@@ -78,20 +77,10 @@ class RouteRow:
     targets: tuple[TargetRow, ...]
 
 
-def model_path(model: str) -> str:
-    """Return the address of the page of a model."""
-    return f"/models/one?{urlencode({'model': model})}"
-
-
-def upstream_path(name: str) -> str:
-    """Return the address of the page of an upstream."""
-    return f"/models/upstream?{urlencode({'name': name})}"
-
-
 def error_row(error: AttemptError) -> ErrorRow:
     """Return an attempt that failed, with its cause."""
     cause = attempt_cause(error.outcome)
-    return ErrorRow(error, cause, path_of(error.request_id))
+    return ErrorRow(error, cause, request_path(error.request_id))
 
 
 def route_row(

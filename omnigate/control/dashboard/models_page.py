@@ -14,9 +14,9 @@ from omnigate.control.dashboard.model_rows import (
     error_row,
     route_row,
     states_of,
-    upstream_path,
 )
 from omnigate.control.dashboard.pages import Pages
+from omnigate.control.dashboard.paths import upstream_path
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.target_states import (
     Moment,

@@ -13,7 +13,7 @@ import attrs
 from omnigate.control.dashboard.budget_shares import Budgets
 from omnigate.control.dashboard.causes import attempt_cause
 from omnigate.control.dashboard.formats import count, duration, percent
-from omnigate.control.dashboard.model_rows import upstream_path
+from omnigate.control.dashboard.paths import upstream_path
 from omnigate.control.dashboard.target_states import State
 from omnigate.control.minutes import Minute
 from omnigate.control.plane_states import PlaneState

@@ -11,8 +11,9 @@ import attrs
 from markupsafe import Markup
 
 from omnigate.control.dashboard.causes import Cause, attempt_cause, is_broken_off, request_cause
+from omnigate.control.dashboard.paths import request_path
 from omnigate.control.dashboard.plots import Series, lines, stacked
-from omnigate.control.dashboard.request_rows import attempts_of, number, path_of, status_of, text
+from omnigate.control.dashboard.request_rows import attempts_of, number, status_of, text
 from omnigate.control.minutes import Minute, Minutes, Span
 from omnigate.control.plane_states import PlaneState
 
@@ -77,7 +78,8 @@ class PlaneLine:
     """One data plane.
 
     :ivar words: what is the matter with it, or that nothing is; ``kind`` is that of a badge.
-    :ivar config_words: the first digits of its config's version, and whether it is the newest.
+    :ivar config: the first digits of its version; ``is_newest`` is ``None`` where that or
+        the newest one is not known.
     """
 
     name: str
@@ -90,7 +92,6 @@ class PlaneLine:
     config_ms: int | None
     in_flight: int
     waiting: int
-    waiting_bytes: int
     since_ms: int | None
     hold_ms: float
 
@@ -195,7 +196,7 @@ def failed_requests(
         found.append(
             FailedRequest(
                 event["id"],
-                path_of(event["id"]),
+                request_path(event["id"]),
                 event["ts_ms"],
                 event["route_model"],
                 status,
@@ -236,7 +237,6 @@ def plane_lines(planes: Sequence[PlaneState], newest: str, now_ms: int) -> list[
                 plane.config_ms,
                 int(figures.get("requests_in_flight", 0)),
                 int(figures.get("spool_events", 0)),
-                int(figures.get("spool_bytes", 0)),
                 plane.spool_since_ms,
                 figures.get("reactor_lag_seconds", 0.0) * 1000,
             )

@@ -10,7 +10,7 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import omnigate
-from omnigate.control.dashboard import formats
+from omnigate.control.dashboard import formats, paths
 from omnigate.control.dashboard.alerts import Alert
 from omnigate.control.dashboard.assets import Assets
 from omnigate.control.routes import Answer
@@ -86,6 +86,11 @@ class Pages:
         environment.filters.update(formats.FILTERS)
         environment.globals.update(
             asset=assets.path,
+            key_path=paths.key_path,
+            admin_key_path=paths.admin_key_path,
+            model_path=paths.model_path,
+            request_path=paths.request_path,
+            search_path=paths.search_path,
             menu=MENU,
             version=omnigate.__version__,
             alerts=lambda: self.alerts(),
@@ -116,7 +121,7 @@ class Pages:
         """Return what a template makes of these values.
 
         Every template also knows ``session`` (``None`` for strangers), ``now_ms``, ``menu``,
-        ``version``, ``alerts()`` and ``asset(NAME)``.
+        ``version``, ``alerts()``, ``asset(NAME)`` and where pages are (``key_path(NAME)``, ...).
         """
         return self._environment.get_template(template).render(
             session=session, now_ms=self._now_ms(), **values

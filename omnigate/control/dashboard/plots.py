@@ -157,27 +157,6 @@ def stacked(title: str, labels: Sequence[str | int], series: Sequence[Series], u
     )
 
 
-def spark(values: Sequence[float | None], label: str) -> Markup:
-    """Draw a small line without axes.
-
-    :param label: what it shows, for those who do not see it.
-    """
-    top = max((drawn(value) for value in values), default=0.0)
-    last = max(1, len(values) - 1)
-    points = [
-        f"{120 * (index if len(values) > 1 else 0.5) / last:.1f},"
-        f"{22 - 20 * (drawn(value) / top if top else 0):.1f}"
-        for index, value in enumerate(values)
-    ]
-    if len(points) == 1:
-        points = [f"0,{points[0].split(',')[1]}", f"120,{points[0].split(',')[1]}"]
-    return Markup(
-        '<svg class="spark" viewBox="0 0 120 24" preserveAspectRatio="none" role="img" '
-        'aria-label="{}"><polyline class="line" vector-effect="non-scaling-stroke" points="{}"/>'
-        "</svg>"
-    ).format(drawing.clean(label), " ".join(points))
-
-
 def _check(points: int, most: int, series: Sequence[Series]) -> None:
     if points > most or len(series) > MAX_SERIES:
         raise ValueError(f"{points} points, {len(series)} series: too many to draw")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 import attrs
 
 from omnigate.control.dashboard.causes import BAD, WARN, status_kind
+from omnigate.control.dashboard.paths import key_path, request_path
 from omnigate.money import InvalidMoney, parse_usd
 from omnigate.text import one_line
 
@@ -88,7 +88,7 @@ def row_of(event: Mapping[str, Any], names: Mapping[str, str]) -> RequestRow:
         upstream, target = text(attempts[-1], "upstream"), text(attempts[-1], "model")
     status = number(event, "status")
     return RequestRow(
-        path=path_of(text(event, "id")),
+        path=request_path(text(event, "id")),
         id=text(event, "id"),
         ended_ms=number(event, "ts_ms"),
         key=key_of(text(event, "key_sha256"), names),
@@ -120,27 +120,12 @@ def marks_of(event: Mapping[str, Any], status: int, attempts: int) -> tuple[Mark
     return tuple(marks)
 
 
-def path_of(request_id: str) -> str:
-    """Return the path of a request's page.
-
-    Ids come from elsewhere, too, and may hold any character; a path here is never percent-encoded,
-    so that two readers cannot see two paths in it. So the id stands in the query.
-    """
-    return f"/requests/one?id={quote(request_id, safe='')}"
-
-
 def key_of(key_sha256: str, names: Mapping[str, str]) -> KeyMark:
     """Return whose a request was."""
     name = names.get(key_sha256)
     if name is not None:
-        return KeyMark(name, f"/keys/{name}", name)
+        return KeyMark(name, key_path(name), name)
     return KeyMark(one_line(key_sha256, HASH_CHARS) or "no key", "", key_sha256)
-
-
-def search_path(filters: Mapping[str, str]) -> str:
-    """Return the path of the list with filters; those that are empty are left out."""
-    query = urlencode({name: value for name, value in filters.items() if value})
-    return f"/requests?{query}" if query else "/requests"
 
 
 def attempts_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from omnigate.control.dashboard.causes import (
     request_cause,
     status_name,
 )
-from omnigate.control.dashboard.model_rows import model_path, upstream_path
+from omnigate.control.dashboard.paths import model_path, upstream_path
 from omnigate.control.dashboard.price_lines import Reckoning, reckon
 from omnigate.control.dashboard.request_rows import (
     RequestRow,

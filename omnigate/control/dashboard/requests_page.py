@@ -8,7 +8,8 @@ from typing import Final
 
 from omnigate.control.dashboard.live import Update
 from omnigate.control.dashboard.pages import Pages
-from omnigate.control.dashboard.request_rows import KeyMark, row_of, search_path
+from omnigate.control.dashboard.paths import search_path
+from omnigate.control.dashboard.request_rows import KeyMark, row_of
 from omnigate.control.dashboard.request_view import view_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.parameters import Parameter

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import attrs
 
-from omnigate.control.dashboard.paths import key_path, model_path, upstream_path
+from omnigate.control.dashboard.paths import key_path, model_path, search_path, upstream_path
 from omnigate.control.dashboard.spans import Span
 from omnigate.control.dashboard.usage_asked import Asked
 from omnigate.control.usage_report import UsageRow
@@ -76,7 +76,7 @@ def usage_line(asked: Asked, row: UsageRow, total: Sums, known: Container[str] =
         wanted = {"since": name, "until": name}
         path = f"/usage?{urlencode(wanted)}" if not asked.kind else ""
         wanted |= {asked.kind: asked.name} if asked.kind else {}
-    requests_path = f"/requests?{urlencode({**span.days, **wanted})}" if wanted else ""
+    requests_path = search_path({**span.days, **wanted}) if wanted else ""
     return UsageLine(name, hint, path, requests_path, share, row.sums)
 
 

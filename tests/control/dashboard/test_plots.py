@@ -17,7 +17,6 @@ from omnigate.control.dashboard.plots import (
     MAX_SERIES,
     Series,
     lines,
-    spark,
     stacked,
 )
 from omnigate.control.dashboard.scales import (
@@ -86,15 +85,6 @@ class AnyValueTests(SynchronousTestCase):
         texts = NAMES | st.just("2026-11-29") | st.just("2026-02-30")
         labels = data.draw(st.lists(texts, min_size=bars, max_size=bars))
         check_frame(self, stacked(title, labels, data.draw(drawn_series(bars)), unit))
-
-    @settings(deadline=None)
-    @given(st.lists(VALUES, max_size=20), NAMES)
-    def test_a_spark(self, values: list[float | None], label: str) -> None:
-        """In its own frame."""
-        root = ElementTree.fromstring(spark(values, label))
-        for point in root[0].get("points", "").split():
-            x, y = point.split(",")
-            self.assertTrue(0 <= float(x) <= 120 and 0 <= float(y) <= 24, point)
 
     @given(st.floats(0, 1e30), st.booleans(), UNITS)
     def test_an_axis(self, largest: float, are_whole: bool, unit: str) -> None:
