@@ -125,7 +125,7 @@ class StoryTests(SynchronousTestCase):
         self.visit.open("/keys/story/edit")
         self.page.get_by_label("Budget in US dollars", exact=True).fill("5")
         self.page.locator("main form button[type=submit]").click()
-        self.page.get_by_text("Nothing stands in its way").wait_for()
+        self.page.get_by_text("Requests with it are served").wait_for()
         asked(new, 200)
         asked(secret, 401)
 
