@@ -21,15 +21,19 @@ from omnigate.control.dashboard.admin_key_form import (
     rotation_mark,
     typed,
 )
-from omnigate.control.dashboard.admin_key_rows import page_of, row_of
+from omnigate.control.dashboard.admin_key_rows import row_of
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import admin_key_path
+from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.key_members import BadMembersError
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 
 PLACE: Final = "/admin-keys"
+
+#: Keys of one page of the list.
+ROWS: Final = 100
 
 #: A key with all its networks is about 4 KB, each character of which a form may write with three.
 MAX_FORM_BYTES: Final = 16 * 1024
@@ -94,19 +98,16 @@ class AdminKeysPage:
 
     async def show_all(self, call: Call) -> Answer:
         """List the keys."""
-        number = call.query.get("page", "")
-        is_number = number.isascii() and number.isdigit()
+        keys = sorted(self._sources.admin_keys, key=lambda key: key.name)
+        part = page_of(len(keys), ROWS, call.query.get("page"))
+        now_ms = self._sources.now_ms()
         return self._pages.answer(
             "admin_keys.html",
             call.person,
             title="Admin keys",
             place=PLACE,
-            page=page_of(
-                self._sources.admin_keys,
-                int(number[:6]) if is_number else 1,
-                self._sources.now_ms(),
-                call.actor,
-            ),
+            rows=[row_of(key, now_ms, call.actor) for key in part.of(keys)],
+            pager=part.links(PLACE, {}),
             done=DONE.get(call.query.get("done", ""), ""),
         )
 

@@ -10,11 +10,11 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Final
-from urllib.parse import urlencode
 
 import attrs
 
 from omnigate.control.dashboard.key_states import STATES, Meter, badness, meter, states_of
+from omnigate.control.dashboard.slices import Slice, page_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.last_uses import LastUse
@@ -48,35 +48,32 @@ class Wanted:
     :ivar part: of the name, in lower case.
     :ivar state: one of :data:`~omnigate.control.dashboard.key_states.STATES`, or empty for all.
     :ivar order: one of :data:`ORDERS`.
-    :ivar page: from 1 on.
     """
 
     part: str = ""
     state: str = ""
     order: str = NAME
-    page: int = 1
 
     @property
     def is_filtered(self) -> bool:
         """Whether some keys may be left out."""
         return bool(self.part or self.state)
 
-    def target(self, page: int) -> str:
-        """Return the address of another page of the same list."""
-        said = {"q": self.part, "state": self.state, "order": self.order, "page": page}
-        plain = {"q": "", "state": "", "order": NAME, "page": 1}
-        query = urlencode({name: value for name, value in said.items() if value != plain[name]})
-        return f"/keys?{query}" if query else "/keys"
+    @property
+    def query(self) -> dict[str, str]:
+        """What the address of this list says."""
+        order = "" if self.order == NAME else self.order
+        said = {"q": self.part, "state": self.state, "order": order}
+        return {name: value for name, value in said.items() if value}
 
 
 def wanted(query: Mapping[str, str]) -> Wanted:
     """Read the filters of a list; what cannot be meant is the same as nothing."""
-    state, order, page = query.get("state", ""), query.get("order", NAME), query.get("page", "")
+    state, order = query.get("state", ""), query.get("order", NAME)
     return Wanted(
         query.get("q", "")[:MAX_PART_CHARS].lower(),
         state if state in STATES else "",
         order if order in ORDERS else NAME,
-        max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 6 else 1,
     )
 
 
@@ -128,15 +125,13 @@ class KeyRow:
 class KeyPage:
     """One page of the list.
 
-    :ivar found: how many keys there are on all pages.
-    :ivar total: how many there are without any filter.
-    :ivar first: the place of the first row, from 1 on.
+    :ivar part: which rows of all that were found.
+    :ivar total: how many keys there are without any filter.
     """
 
     rows: tuple[KeyRow, ...]
-    found: int
+    part: Slice
     total: int
-    first: int
     newer: str
     older: str
 
@@ -152,8 +147,11 @@ class KeyList:
         self._sources = sources
         self._named: tuple[object, tuple[GatewayKey, ...]] = (None, ())
 
-    async def find(self, wanted: Wanted) -> KeyPage:
-        """Return a page of the list; one behind the last is the last."""
+    async def find(self, wanted: Wanted, page: str | None = None) -> KeyPage:
+        """Return a page of the list; one behind the last is the last.
+
+        :param page: the number that an address has, if any.
+        """
         keys = self._by_name()
         total = len(keys)
         if wanted.part:
@@ -161,22 +159,12 @@ class KeyList:
         refused = self._sources.reports.by_key()
         if wanted.state or wanted.order != NAME:
             runs = await self._judge_all(keys, wanted, refused)
-            found = sum(map(len, runs))
-            start = _start(wanted.page, found)
-            shown = await self._ordered(runs, start)
+            part = page_of(sum(map(len, runs)), ROWS, page)
+            shown = await self._ordered(runs, part.before)
         else:
-            start = _start(wanted.page, len(keys))
-            found = len(keys)
-            shown = [self.judge(key, refused) for key in keys[start : start + ROWS]]
-        page = start // ROWS + 1
-        return KeyPage(
-            self._rows(shown),
-            found,
-            total,
-            start + 1,
-            wanted.target(page - 1) if page > 1 else "",
-            wanted.target(page + 1) if start + ROWS < found else "",
-        )
+            part = page_of(len(keys), ROWS, page)
+            shown = [self.judge(key, refused) for key in part.of(keys)]
+        return KeyPage(self._rows(shown), part, total, *part.links("/keys", wanted.query))
 
     def _by_name(self) -> tuple[GatewayKey, ...]:
         """Return all keys by name; to sort ten thousand takes 3 ms."""
@@ -236,12 +224,6 @@ class KeyList:
             )
             for one in shown
         )
-
-
-def _start(page: int, count: int) -> int:
-    """Return where a page begins."""
-    last = max(0, count - 1) // ROWS
-    return min(page - 1, last) * ROWS
 
 
 def _share(judged: Judged) -> float:

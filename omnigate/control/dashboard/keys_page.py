@@ -63,7 +63,7 @@ class KeysPage:
             title="Keys",
             place=PLACE,
             filters=filters,
-            page=await self._list.find(filters),
+            page=await self._list.find(filters, call.query.get("page")),
             states=STATES,
             orders=ORDERS,
             periods=PERIOD_WORDS,

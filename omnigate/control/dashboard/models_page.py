@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlencode
 
 import attrs
 
@@ -17,6 +16,7 @@ from omnigate.control.dashboard.model_rows import (
 )
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.paths import upstream_path
+from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.target_states import (
     Moment,
@@ -76,9 +76,8 @@ class ModelsPage:
         config, moment = self._config, self._moment()
         name, state = call.query.get("q", ""), call.query.get("state", "")
         found = await self._found(config, moment, name, state)
-        number = _page_number(call.query.get("page", ""), len(found))
-        start = number * MODELS_A_PAGE
-        routes = found[start : start + MODELS_A_PAGE]
+        part = page_of(len(found), MODELS_A_PAGE, call.query.get("page"))
+        routes = part.of(found)
         upstreams = {upstream.name: upstream for upstream in config.upstreams}
         rows = []
         for route in routes:
@@ -89,7 +88,7 @@ class ModelsPage:
             if len(rows) % 10 == 0:
                 await self._sources.pause()
         filters = {key: value for key, value in (("q", name), ("state", state)) if value}
-        of_upstreams = () if number or filters else self._upstream_rows(config, moment)
+        of_upstreams = () if part.number > 1 or filters else self._upstream_rows(config, moment)
         await self._sources.pause()
         more = {route.model: len(route.targets) - TARGETS_IN_A_LIST for route in routes}
         return self._pages.answer(
@@ -101,11 +100,9 @@ class ModelsPage:
             more=more,
             total=len(config.routes),
             found=len(found),
-            first=start + 1,
             q=name,
             state=state,
-            newer=_page_path(filters, number - 1) if number else "",
-            older=_page_path(filters, number + 1) if start + MODELS_A_PAGE < len(found) else "",
+            pager=part.links("/models", filters),
             upstreams=of_upstreams,
             upstreams_total=len(config.upstreams),
             config_path=self._sources.config_file.path,
@@ -223,14 +220,3 @@ class ModelsPage:
         ]
         rows.sort(key=lambda row: (not row.state.is_trouble, row.name))
         return rows[:MAX_UPSTREAMS_SHOWN]
-
-
-def _page_number(text: str, rows: int) -> int:
-    """Return the number of a page that there is, from 0 on."""
-    last = max(0, (rows - 1) // MODELS_A_PAGE)
-    return min(int(text), last) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
-
-
-def _page_path(filters: dict[str, str], number: int) -> str:
-    query = urlencode(filters | ({"page": str(number)} if number else {}))
-    return f"/models?{query}" if query else "/models"

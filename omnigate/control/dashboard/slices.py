@@ -31,9 +31,14 @@ class Slice:
     rows: int
     pages: int
 
+    @property
+    def before(self) -> int:
+        """How many rows there are on the pages before it."""
+        return max(0, self.first - 1)
+
     def of(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows of this page."""
-        return rows[max(0, self.first - 1) : self.last]
+        return rows[self.before : self.last]
 
     def links(self, path: str, query: Mapping[str, str]) -> tuple[str, str]:
         """Return where the page before and the page after are; empty where there is none.
@@ -63,4 +68,5 @@ def page_of(rows: int, size: int, asked: str | None) -> Slice:
 
 
 def _link(path: str, query: Mapping[str, str], number: int) -> str:
-    return f"{path}?{urlencode({**query, 'page': str(number)})}"
+    text = urlencode({**query, "page": str(number)} if number > 1 else query)
+    return f"{path}?{text}" if text else path

@@ -20,7 +20,7 @@ from omnigate.control.dashboard.admin_key_form import (
     mark,
     rotation_mark,
 )
-from omnigate.control.dashboard.admin_key_rows import ROWS, SOON_MS, badges, page_of, row_of
+from omnigate.control.dashboard.admin_key_rows import SOON_MS, badges, row_of
 from omnigate.control.dashboard.typed_texts import entries, instant, is_local, local, step
 
 NOW = 1_795_982_400_000
@@ -125,21 +125,7 @@ class RowTests(SynchronousTestCase):
             row_of(attrs.evolve(KEY, earlier=earlier), NOW, "").grace_until_ms, NOW + 1
         )
 
-    def test_pages(self) -> None:
-        """Every key is on one of them, by name, and the ways lead from each to the next."""
-        for count in (0, 1, ROWS, ROWS + 1, 3 * ROWS):
-            many = [attrs.evolve(KEY, name=f"k{number:04}") for number in range(count)]
-            seen, number = [], 1
-            while number:
-                page = page_of(reversed(many), number, NOW, "admin-key:k0000")
-                self.assertEqual(
-                    (page.number, page.before, page.total), (number, number - 1, count)
-                )
-                seen += [row.key for row in page.rows]
-                number = page.behind
-            self.assertEqual(seen, many)
-        self.assertEqual(
-            [row.is_own for row in page_of(many, 1, NOW, "admin-key:k0000").rows][:2], [True, False]
-        )
-        self.assertEqual(page_of(many, 99, NOW, "").number, 3)
-        self.assertEqual(page_of(many, -1, NOW, "").number, 1)
+    def test_ones_own(self) -> None:
+        """Whoever looks is told which key they look with."""
+        self.assertTrue(row_of(KEY, NOW, KEY.actor).is_own)
+        self.assertFalse(row_of(KEY, NOW, "admin-key:another").is_own)

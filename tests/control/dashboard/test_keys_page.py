@@ -137,14 +137,11 @@ class ListTests(KeysCase):
     def test_queries(self) -> None:
         """Whatever stands in the address, there is a list to show."""
         for query, found in (
-            ({"page": "0"}, Wanted()),
-            ({"page": "x"}, Wanted()),
-            ({"page": "9" * 30}, Wanted()),
-            ({"page": "\N{SUPERSCRIPT TWO}"}, Wanted()),
-            ({"q": "A" * 99, "page": "3"}, Wanted("a" * 64, page=3)),
+            ({"state": "odd", "order": "odd"}, Wanted()),
+            ({"q": "A" * 99, "state": "blocked"}, Wanted("a" * 64, "blocked")),
         ):
             self.assertEqual(wanted(query), found)
-        self.assertEqual(Wanted("a&b").target(2), "/keys?q=a%26b&page=2")
+        self.assertEqual(Wanted("a&b", order="spent").query, {"q": "a&b", "order": "spent"})
 
     def test_last_uses_before_the_start(self) -> None:
         """The newest events tell the moment, the sums the day; one of ages ago is told too."""

@@ -28,6 +28,7 @@ class SliceTests(SynchronousTestCase):
         """They keep what was asked for beside."""
         self.assertEqual(page_of(5, 2, "1").links("/a", {"b": "c d"}), ("", "/a?b=c+d&page=2"))
         self.assertEqual(page_of(5, 2, "3").links("/a", {}), ("/a?page=2", ""))
+        self.assertEqual(page_of(5, 2, "2").links("/a", {})[0], "/a")
 
     @given(st.integers(0, 60), st.integers(1, 9))
     def test_pages_are_the_list(self, rows: int, size: int) -> None:
