@@ -239,7 +239,10 @@ def request_cause(
             tries = "one attempt" if failed == 1 else f"{failed} attempts"
             meaning = f"A provider answered, after {tries} that failed."
         if estimated:
-            meaning += " It did not say how many tokens it used, so the counts are an estimate."
+            meaning += (
+                " It did not say how many tokens it used, so the counts are an estimate. A stream "
+                "that ended early, or with an error in it, does not say so either."
+            )
         return Cause("answered", meaning, kind=WARN if failed else GOOD)
     if last == "no_room":
         return ATTEMPTS[last]
