@@ -8,7 +8,14 @@ import attrs
 import msgspec
 
 from omnigate.control.admin_key import FULL, READ_ONLY, AdminKey
-from omnigate.control.dashboard.typed_texts import entries, instant, is_local, local, step
+from omnigate.control.dashboard.typed_texts import (
+    changed_members,
+    entries,
+    instant,
+    is_local,
+    local,
+    step,
+)
 from omnigate.control.forms import Form
 from omnigate.control.key_secret import sha256_hex
 
@@ -73,12 +80,7 @@ def members(form: AdminKeyForm) -> dict[str, Any]:
 
 def changes(before: AdminKeyForm, after: AdminKeyForm) -> dict[str, Any]:
     """Return the members that are others, ``null`` for those that say nothing any more."""
-    was, now = members(before), members(after)
-    return {
-        name: now.get(name)
-        for name in {**was, **now}
-        if name != "name" and was.get(name) != now.get(name)
-    }
+    return changed_members(members(before), members(after))
 
 
 def mark(key: AdminKey) -> str:

@@ -26,7 +26,7 @@ from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import admin_key_path
 from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
-from omnigate.control.key_members import BadMembersError
+from omnigate.control.dashboard.typed_texts import faults_by_field
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 
@@ -225,7 +225,7 @@ class AdminKeysPage:
 
         :param key: the key that is changed; ``None`` for a new one.
         """
-        faults = _faults(refusal)
+        faults = faults_by_field(refusal)
         return self._pages.answer(
             "admin_key_form.html",
             call.person,
@@ -258,12 +258,3 @@ class AdminKeysPage:
             path=admin_key_path(key.name),
             secret=secret,
         )
-
-
-def _faults(refusal: GatewayError | None) -> dict[str, str]:
-    """Return what is wrong, by the field that it is wrong with."""
-    if isinstance(refusal, BadMembersError):
-        return dict(reversed(refusal.faults))
-    if refusal is not None and refusal.kind.code == "already_exists":
-        return {"name": refusal.message}
-    return {}

@@ -14,7 +14,14 @@ import attrs
 import msgspec
 
 from omnigate.config.key_values import ENDPOINT_KINDS
-from omnigate.control.dashboard.typed_texts import entries, instant, is_local, local, step
+from omnigate.control.dashboard.typed_texts import (
+    changed_members,
+    entries,
+    instant,
+    is_local,
+    local,
+    step,
+)
 from omnigate.control.forms import Form
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import written
@@ -131,12 +138,7 @@ def members(form: KeyForm) -> dict[str, Any]:
 
 def changes(before: KeyForm, after: KeyForm) -> dict[str, Any]:
     """Return the members that are others, ``null`` for those that say nothing any more."""
-    was, now = members(before), members(after)
-    return {
-        name: now.get(name)
-        for name in {**was, **now}
-        if name != "name" and was.get(name) != now.get(name)
-    }
+    return changed_members(members(before), members(after))
 
 
 def mark(key: GatewayKey) -> str:

@@ -32,9 +32,9 @@ from omnigate.control.dashboard.keys_page import PLACE, KeysPage
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
 from omnigate.control.dashboard.sources import Sources
+from omnigate.control.dashboard.typed_texts import faults_by_field
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_changes import TO_CHANGE, KeyChanges
-from omnigate.control.key_members import BadMembersError
 from omnigate.control.routes import WRITE, Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 from omnigate.periods import PERIODS
@@ -148,7 +148,7 @@ class KeyFormPage:
         try:
             new, secret = await self._changes.rotate(call, key.name, {"grace_s": seconds}, check)
         except GatewayError as refusal:
-            fault = dict(refusal.faults) if isinstance(refusal, BadMembersError) else {}
+            fault = faults_by_field(refusal)
             return self._shown.answer(
                 call,
                 find_key(self._sources, call.name) or key,
@@ -199,7 +199,7 @@ class KeyFormPage:
         :param key: the key that is changed; ``None`` for a new one.
         :param others: what fields would show that somebody else has changed.
         """
-        faults = _faults(refusal)
+        faults = faults_by_field(refusal)
         return self._pages.answer(
             "key_form.html",
             call.person,
@@ -240,15 +240,6 @@ class KeyFormPage:
             curl=curl_line(key, secret, model, f"{data_url}/v1"),
             sdk=sdk_lines(secret, f"{data_url}/v1"),
         )
-
-
-def _faults(refusal: GatewayError | None) -> dict[str, str]:
-    """Return what is wrong, by the field that it is wrong with."""
-    if isinstance(refusal, BadMembersError):
-        return dict(reversed(refusal.faults))
-    if refusal is not None and refusal.kind.code == "already_exists":
-        return {"name": refusal.message}
-    return {}
 
 
 def _differing(now: KeyForm, form: KeyForm) -> dict[str, str]:

@@ -1,9 +1,13 @@
-"""What is typed into a field, as the admin API's JSON would say it, and the way back."""
+"""What is typed into fields, as the admin API's JSON would say it, and the way back."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from omnigate.control.key_members import BadMembersError
+from omnigate.errors import GatewayError
 from omnigate.periods import rfc3339
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?P<seconds>:\d\d(?:\.\d{1,9})?)?", re.ASCII)
@@ -43,3 +47,24 @@ def step(text: str) -> str:
     if "." in text:
         return "0.001"
     return "1" if text.count(":") > 1 else "60"
+
+
+def changed_members(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that are others, ``None`` for those that say nothing any more.
+
+    A name cannot be changed, and is not among them.
+    """
+    return {
+        name: now.get(name)
+        for name in {**was, **now}
+        if name != "name" and was.get(name) != now.get(name)
+    }
+
+
+def faults_by_field(refusal: GatewayError | None) -> dict[str, str]:
+    """Return what is wrong, by the field that it is wrong with; the first fault of each."""
+    if isinstance(refusal, BadMembersError):
+        return dict(reversed(refusal.faults))
+    if refusal is not None and refusal.kind.code == "already_exists":
+        return {"name": refusal.message}
+    return {}
