@@ -6,7 +6,6 @@ begins at 0 with the process, and is bounded however a data plane behaves.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -51,6 +50,9 @@ FIGURES_SECONDS: Final = 120.0
 _LARGEST: Final = frozenset({"missing_credentials", "reactor_lag_seconds"})
 #: Figures of which the smallest does.
 _SMALLEST: Final = frozenset({"certificate_expiry_timestamp_seconds"})
+
+#: No figure is beyond this: bytes, seconds since 1970, counts. One that is would fill a page.
+MAX_FIGURE: Final = 1e15
 
 _FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
@@ -220,5 +222,7 @@ def counted_code(code: str) -> str:
 def acceptable(figures: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     """Return those of some figures that can be shown, as many as there may be."""
     return [
-        (name, value) for name, value in figures if _FIGURE.fullmatch(name) and math.isfinite(value)
+        (name, value)
+        for name, value in figures
+        if _FIGURE.fullmatch(name) and abs(value) <= MAX_FIGURE
     ][:MAX_FIGURES]

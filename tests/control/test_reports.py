@@ -90,6 +90,9 @@ class FigureTests(SynchronousTestCase):
         reports = Reports(0)
         reports.report_figures({"Bad-name": 1.0, "a": float("nan"), "b": 2.0}, 0.0)
         self.assertEqual(reports.figures(0.0), {"b": 2.0})
+        for number in (float("inf"), -float("inf"), 1e300, -1e16):
+            reports.report_figures({"a": number, "b": 1e15}, 0.0)
+            self.assertEqual(reports.figures(0.0), {"b": 1e15})
         reports.report_figures({f"a{number}": 1.0 for number in range(1000)}, 0.0)
         self.assertEqual(len(reports.figures(0.0)), MAX_FIGURES)
 

@@ -113,7 +113,9 @@ class KeysPage:
         now_ms = self._sources.now_ms()
         history = ledger.key_history([sha256], now_ms)
         if not history.lifetime.requests:
-            raise GatewayError("not_found", "There is no key with this hash, and never was one.")
+            raise GatewayError(
+                "not_found", "There is no key with this hash, and the ledger has no use of one."
+            )
         return self._pages.answer(
             "key_gone.html",
             call.person,
