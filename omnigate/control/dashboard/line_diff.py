@@ -72,11 +72,14 @@ def compare(old: Sequence[str], new: Sequence[str]) -> Steps:
                 anchors = yield from _anchors(old, new, a, b, c, d)
                 if anchors:
                     # The last piece goes in first, so that the first one is taken next.
-                    ends = [*anchors, (b, d)]
-                    starts = [(a, c), *((x + 1, y + 1) for x, y in anchors)]
-                    for (x, y), (u, v) in zip(reversed(starts), reversed(ends), strict=True):
-                        if x < u or y < v:
-                            waiting.append((x, u, y, v, depth + 1))
+                    anchors.append((b, d))
+                    for number in range(len(anchors) - 1, -1, -1):
+                        u, v = anchors[number]
+                        x, y = anchors[number - 1] if number else (a - 1, c - 1)
+                        if x + 1 < u or y + 1 < v:
+                            waiting.append((x + 1, u, y + 1, v, depth + 1))
+                        if number % LINES_A_STEP == 0:
+                            yield
                     continue
         found.append(Block((a, b), (c, d)))
     return found
@@ -140,5 +143,7 @@ def _anchors(
     while card is not None:
         found.append(card)
         card = below[card[1]]
+        if len(found) % LINES_A_STEP == 0:
+            yield
     found.reverse()
     return found

@@ -107,3 +107,16 @@ class CompareTests(SynchronousTestCase):
             self.assertLess(steps, 200)
         found, steps = blocks(["same", "other"] * 10_000, ["other", "same", "x"] * 9_000)
         self.assertLess(steps, 200)
+
+    def test_many_pieces_take_steps(self) -> None:
+        """A pass over the pieces of a text gives way just as one over its lines does."""
+        self.patch(line_diff, "LINES_A_STEP", 10)
+        self.patch(line_diff, "MAX_FINE_PIECES", 0)
+        old = [str(number) for number in range(2_000)]
+        found, steps = blocks(
+            old, [f"{line}x" if number % 2 else line for number, line in enumerate(old)]
+        )
+        self.assertEqual(len(found), 1_000)
+        # Over both texts twice; over the places where they are cut, to find and to use them; over
+        # the pieces, three lines each.
+        self.assertGreaterEqual(steps, (4 * 2_000 + 2 * 1_000) // 10 + 1_000 // 4 - 10)
