@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from markupsafe import Markup
 
 from omnigate.config.schema import Config
+from omnigate.control.dashboard.failed_requests import FailedRequest, failed_requests
 from omnigate.control.dashboard.key_list import Judged, KeyList
 from omnigate.control.dashboard.plots import Series, stacked
 from omnigate.control.dashboard.refusal_words import RefusalWords, words_of
@@ -19,9 +20,6 @@ from omnigate.control.reports import RefusalRow
 from omnigate.errors import ERRORS
 from omnigate.ledger.key_history import KeyHistory
 from omnigate.periods import TOTAL
-
-#: The newest failed requests that a key's page shows; its list of requests has the others.
-FAILED_SHOWN: Final = 5
 
 #: A period as one says it.
 PERIOD_WORDS: Final[Mapping[str, str]] = {
@@ -67,16 +65,6 @@ class RefusalLine:
 
 
 @attrs.frozen
-class Failed:
-    """A request of the key that failed."""
-
-    id: str
-    at_ms: int
-    model: str
-    status: int
-
-
-@attrs.frozen
 class KeyView:
     """All that a page says of one key.
 
@@ -94,7 +82,7 @@ class KeyView:
     last_day: str | None
     refusals: tuple[RefusalLine, ...]
     refusals_since_ms: int
-    failed: tuple[Failed, ...]
+    failed: Sequence[FailedRequest]
     twin: bool
     grace_until_ms: int | None
 
@@ -118,12 +106,13 @@ def view_key(sources: Sources, keys: KeyList, key: GatewayKey) -> KeyView:
     """Look at all there is of a key; takes some 6 ms, most of it for the newest requests."""
     ledger, reports, now_ms = sources.ledger, sources.reports, sources.now_ms()
     history, use, day = None, None, None
-    failed: tuple[Failed, ...] = ()
+    failed: list[FailedRequest] = []
     if ledger.ready:
         history = ledger.key_history(key.hashes, now_ms)
         use = sources.last_uses.of(key.sha256)
         day = ledger.last_days(key.hashes, now_ms).get(key.sha256)
-        failed = failed_of(ledger.recent(), key.hashes)
+        own = (event for event in ledger.recent() if event.get("key_sha256") in key.hashes)
+        failed = failed_requests(own, dict.fromkeys(key.hashes, key.name))
     return KeyView(
         keys.judge(key, {}),
         history,
@@ -146,21 +135,6 @@ def refusal_lines(rows: Iterable[RefusalRow]) -> tuple[RefusalLine, ...]:
 def _status(code: str) -> int | None:
     kind = ERRORS.get(code)
     return None if kind is None else kind.status
-
-
-def failed_of(events: Iterable[Mapping[str, Any]], hashes: Sequence[str]) -> tuple[Failed, ...]:
-    """Return the newest failed requests of a key.
-
-    :param events: as the ledger has them, the newest first.
-    """
-    found: list[Failed] = []
-    for event in events:
-        status = event.get("status", 0)
-        if event.get("key_sha256") in hashes and isinstance(status, int) and status >= 400:
-            found.append(Failed(event["id"], event["ts_ms"], event["route_model"], status))
-            if len(found) == FAILED_SHOWN:
-                break
-    return tuple(found)
 
 
 def plot_days(history: KeyHistory | None) -> Markup:

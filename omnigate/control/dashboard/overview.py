@@ -10,10 +10,7 @@ from typing import Any, Final
 import attrs
 from markupsafe import Markup
 
-from omnigate.control.dashboard.causes import Cause, attempt_cause, is_broken_off, request_cause
-from omnigate.control.dashboard.paths import request_path
 from omnigate.control.dashboard.plots import Series, lines, stacked
-from omnigate.control.dashboard.request_rows import attempts_of, number, status_of, text
 from omnigate.control.minutes import Minute, Minutes, Span
 from omnigate.control.plane_states import PlaneState
 
@@ -22,9 +19,6 @@ POINTS: Final[Mapping[int, tuple[int, int]]] = {1: (60, 1), 6: (72, 5), 24: (96,
 
 #: What figures "a minute" are made of.
 RATE_MINUTES: Final = 5
-
-#: Requests that failed that are listed.
-FAILED_SHOWN: Final = 5
 
 #: Data planes that are listed, those with trouble first.
 PLANES_SHOWN: Final = 20
@@ -52,25 +46,6 @@ class Rates:
     slow_ms: float | None
     hit_share: float | None
     cached_share: float | None
-
-
-@attrs.frozen
-class FailedRequest:
-    """One request that failed.
-
-    :ivar key: the name of its key; ``None`` where that is gone.
-    :ivar upstream: where its last attempt went, if any was made.
-    :ivar cause: why that ended; where it answered, or broke off, why the request did.
-    """
-
-    request_id: str
-    path: str
-    at_ms: int
-    model: str
-    status: int
-    key: str | None
-    upstream: str
-    cause: Cause
 
 
 @attrs.frozen
@@ -162,52 +137,6 @@ def plots(minutes: Minutes, hours: int, now_ms: int) -> Plots:
             "usd",
         ),
     )
-
-
-def failed_requests(
-    events: Sequence[Mapping[str, Any]], names: Mapping[str, str]
-) -> list[FailedRequest]:
-    """Return the newest requests that failed.
-
-    :param events: newest first, as the ledger tells them.
-    :param names: of keys, by their hashes.
-    """
-    found = []
-    for event in events:
-        # The ledger counts an event whatever stands in this member.
-        status = number(event, "status")
-        if status < 400:
-            continue
-        attempts = attempts_of(event)
-        outcomes = [text(attempt, "outcome") for attempt in attempts]
-        provider_status = status_of(attempts[-1]) if attempts else None
-        answered = bool(text(event, "upstream"))
-        if any(outcomes[-1:]) and not answered and not is_broken_off(status, provider_status):
-            cause = attempt_cause(outcomes[-1], provider_status)
-        else:
-            cause = request_cause(
-                status,
-                answered=answered,
-                cached=event.get("cached") is True,
-                estimated=event.get("estimated") is True,
-                outcomes=outcomes,
-                provider_status=provider_status,
-            )
-        found.append(
-            FailedRequest(
-                event["id"],
-                request_path(event["id"]),
-                event["ts_ms"],
-                event["route_model"],
-                status,
-                names.get(event["key_sha256"]),
-                text(attempts[-1], "upstream") if attempts else "",
-                cause,
-            )
-        )
-        if len(found) == FAILED_SHOWN:
-            break
-    return found
 
 
 def plane_lines(planes: Sequence[PlaneState], newest: str, now_ms: int) -> list[PlaneLine]:

@@ -175,7 +175,7 @@ class KeyTests(KeysCase):
         self.assertIn("budget_exceeded", text)
         self.assertIn("Raise its budget, or wait until the period ends.", text)
         self.assertNotIn("invalid_json", text)
-        self.assertIn("502", text)
+        self.assertIn("502 Bad Gateway, by the provider", text)
         self.assertIn("Today (UTC) $0.0114 70 requests", text)
 
     def test_of_the_config_file(self) -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control.dashboard.failed_requests import FAILED_SHOWN, failed_requests
 from omnigate.control.dashboard.overview import (
-    FAILED_SHOWN,
     POINTS,
-    failed_requests,
     first_request,
     plane_lines,
     plots,
