@@ -231,7 +231,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lambda: config_file.config.retention.ledger_ids_days,
     )
     watch = BudgetWatch(book, ledger, lasting.now_ms)
-    last_uses = LastUses(ledger.recent)
+    last_uses = LastUses(ledger.recent, lasting.now_ms)
     snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)
     admin = AdminApi(
         book,

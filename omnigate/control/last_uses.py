@@ -22,7 +22,7 @@ MAX_USES: Final = 20_000
 class LastUse:
     """The newest event of a key.
 
-    :ivar at_ms: its own time.
+    :ivar at_ms: its own time, which was not after the one at which it came.
     :ivar model: as the client named it.
     """
 
@@ -35,10 +35,14 @@ class LastUses:
 
     :param recent: returns the newest events that were recorded before this run, too; see
         :meth:`omnigate.ledger.service.Ledger.recent`.
+    :param now_ms: the time; a data plane's clock may be ahead of it, and it may be set back.
     """
 
-    def __init__(self, recent: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    def __init__(
+        self, recent: Callable[[], Iterable[Mapping[str, Any]]], now_ms: Callable[[], int]
+    ) -> None:
         self._recent = recent
+        self._now_ms = now_ms
         self._seeded = False
         self._uses: dict[str, LastUse] = {}
 
@@ -64,10 +68,12 @@ class LastUses:
         return self._uses.get(sha256)
 
     def _note(self, sha256: str, at_ms: int, model: str) -> None:
+        now_ms = self._now_ms()
+        at_ms = min(at_ms, now_ms)
         before = self._uses.get(sha256)
         if before is None:
             if len(self._uses) >= MAX_USES:
                 del self._uses[next(iter(self._uses))]
-        elif at_ms < before.at_ms:
+        elif at_ms < before.at_ms <= now_ms:
             return
         self._uses[sha256] = LastUse(at_ms, model[:MAX_MODEL_CHARS])

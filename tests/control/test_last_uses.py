@@ -17,8 +17,11 @@ NOW_MS = START * 1000
 class LastUseTests(SynchronousTestCase):
     """The newest event of each key."""
 
+    def setUp(self) -> None:
+        self.now_ms = NOW_MS + 10
+
     def uses(self, *recent: dict[str, Any]) -> LastUses:
-        return LastUses(lambda: recent)
+        return LastUses(lambda: recent, lambda: self.now_ms)
 
     def recorded(self, uses: LastUses, **members: Any) -> None:
         uses.recorded(decode_event(event(**members)))
@@ -31,6 +34,19 @@ class LastUseTests(SynchronousTestCase):
         self.assertEqual(uses.of(APP_SHA), LastUse(NOW_MS + 7, "late"))
         self.assertEqual(uses.of("b" * 64), LastUse(NOW_MS, "fast"))
         self.assertIsNone(uses.of("c" * 64))
+
+    def test_clocks_that_are_wrong(self) -> None:
+        """Neither a data plane's that is ahead nor ours that was set back hides what comes then."""
+        uses = self.uses(event(key_sha256="b" * 64, ts_ms=NOW_MS + 10**9))
+        self.recorded(uses, route_model="ahead", ts_ms=NOW_MS + 10**9)
+        self.assertEqual(uses.of(APP_SHA), LastUse(self.now_ms, "ahead"))
+        self.assertEqual(uses.of("b" * 64), LastUse(self.now_ms, "fast"))
+        self.now_ms += 5000
+        self.recorded(uses, route_model="then", ts_ms=self.now_ms - 3)
+        self.assertEqual(uses.of(APP_SHA), LastUse(self.now_ms - 3, "then"))
+        self.now_ms -= 3_600_000
+        self.recorded(uses, route_model="back", ts_ms=self.now_ms - 3)
+        self.assertEqual(uses.of(APP_SHA), LastUse(self.now_ms - 3, "back"))
 
     def test_events_that_say_nothing(self) -> None:
         """What an older version recorded without a member is passed over."""
