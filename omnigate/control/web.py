@@ -271,9 +271,13 @@ class ControlRequest(Request):
         if self._refusal is not None:
             self.write_answer(self.refusal_answer(self._refusal))
             return
-        Deferred.fromCoroutine(self._run()).addErrback(
-            lambda failure: _log.failure("an answer could not be written", failure=failure)
-        )
+        Deferred.fromCoroutine(self._run()).addErrback(self._unwritten)
+
+    def _unwritten(self, failure: Failure) -> None:
+        """Leave a caller that would wait for the rest of an answer until it gives up."""
+        _log.failure("an answer could not be written", failure=failure)
+        if not self._gone:
+            self.channel.give_way()
 
     def connectionLost(self, reason: Any) -> None:
         """Note that nobody waits for the answer any more."""
@@ -402,6 +406,9 @@ class ControlRequest(Request):
             return
         self._stream = stream = ByteStream(self, self._may_go_on)
         self.registerProducer(stream, True)
+        if self.channel.is_stuck:
+            # The transport has said so before, of the answers in front, and says it once.
+            stream.pauseProducing()
         self.channel.factory.streams.add(stream)
         try:
             answer.stream(stream)
@@ -465,9 +472,16 @@ class ControlChannel(HTTPChannel):
         super().dataReceived(data)
 
     def rawDataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Take bytes of a body; those of a refused request are discarded."""
+        """Take bytes of a body, or behind a request that is being answered.
+
+        Those of a refused request are discarded.
+        """
         if not self._refused:
             super().rawDataReceived(data)
+            if self._handlingRequest and self.is_stuck:
+                # twisted.web would keep all that comes: while nothing can be written it does not
+                # stop reading, and an answer that goes on may last for minutes.
+                self._networkProducer.pauseProducing()
 
     def allHeadersReceived(self) -> None:  # noqa: N802
         """Judge the head; refuse here if a body would follow it."""
@@ -544,8 +558,13 @@ class ControlChannel(HTTPChannel):
             self._linger.cancel()
         super().connectionLost(reason)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the other side has not taken what was written."""
+        return bool(self._waitingForTransport)
+
     def give_way(self) -> None:
-        """Close at once, for somebody else."""
+        """Close at once."""
         transport: Any = self.transport
         transport.abortConnection()
 

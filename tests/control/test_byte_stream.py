@@ -156,6 +156,30 @@ class MemoryTests(SynchronousTestCase):
         end, _, rest = self.written().partition(b"0\r\n\r\n")
         self.assertEqual((end, read_reply(rest)[0].body), (b"", b"{}"))
 
+    def test_what_is_asked_meanwhile_is_bounded(self) -> None:
+        """Nothing more is read of somebody who sends and does not read; later it is answered."""
+        self.ask()
+        producer: Any = self.transport.producer
+        producer.pauseProducing()
+        self.ask("/admin/plain")
+        self.assertEqual(self.transport.producerState, "paused")
+        producer.resumeProducing()
+        self.assertEqual(self.transport.producerState, "paused")
+        self.written()
+        self.stream.end()
+        self.assertEqual(self.transport.producerState, "producing")
+        end, _, rest = self.written().partition(b"0\r\n\r\n")
+        self.assertEqual((end, read_reply(rest)[0].body), (b"", b"{}"))
+
+    def test_behind_what_was_not_taken(self) -> None:
+        """A stream behind an answer that nobody has read yet begins without room."""
+        producer: Any = self.transport.producer
+        producer.pauseProducing()
+        self.ask()
+        self.assertFalse(self.stream.has_room)
+        producer.resumeProducing()
+        self.assertTrue(self.stream.has_room)
+
     def test_a_beginning_that_fails(self) -> None:
         """Nobody is left waiting."""
         self.ask("/admin/broken")

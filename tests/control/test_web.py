@@ -45,6 +45,9 @@ class ListenerTests(SynchronousTestCase):
         async def fail(call: Call) -> Answer:
             raise ZeroDivisionError("private words")
 
+        async def odd(call: Call) -> Answer:
+            return Answer(status=99)
+
         self.talk = Conversation(
             Endpoint("GET", "/healthz", record),
             Endpoint("GET", "/internal/config", refuse),
@@ -54,6 +57,7 @@ class ListenerTests(SynchronousTestCase):
             Endpoint("GET", "/admin/keys/{name}", record),
             Endpoint("GET", "/admin/slow", wait),
             Endpoint("GET", "/admin/broken", fail),
+            Endpoint("GET", "/admin/odd", odd),
         )
 
     def test_open_path_needs_no_credentials(self) -> None:
@@ -317,6 +321,13 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual((reply.status, reply.json()["code"]), (500, "internal_error"))
         self.assertNotIn(b"private", reply.body)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_what_cannot_be_written(self) -> None:
+        """Nobody waits for an answer that does not come."""
+        channel, wire = self.talk.connect()
+        channel.dataReceived(request_bytes("GET", "/admin/odd", ADMIN))
+        self.assertEqual((wire.connected, wire.value()), (False, b""))
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
 
     def test_caller_leaves(self) -> None:
         """An answer that nobody waits for is dropped."""
