@@ -19,7 +19,8 @@ from omnigate.wire.sse import EventSplitter, event_data
 #: Most of an answer that is read: some 300,000 words, with all that is around each in a stream.
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 
-#: Most of an answer that is no stream, and is taken apart in one go: 10 to 20 ms at worst.
+#: Most of an answer that is no stream, or of one event, which is taken apart in one go: 10 to
+#: 20 ms at worst.
 MAX_BODY_BYTES: Final = 256 * 1024
 
 #: Choices, blocks and other parts that are looked at; a try asks for one.
@@ -67,6 +68,7 @@ class AnswerReader:
         self._status = status
         self._events = EventSplitter() if is_stream and status == 200 else None
         self._pieces: list[bytes] = []
+        self._is_one = self._events is None  # what is taken apart in one go
         self._left = self.most_bytes
         self._raw_left = MAX_RAW_BYTES
         self._raw = codecs.getincrementaldecoder("utf-8")("replace")
@@ -76,7 +78,7 @@ class AnswerReader:
     @property
     def most_bytes(self) -> int:
         """As much as is read of it."""
-        return MAX_BODY_BYTES if self._events is None else MAX_ANSWER_BYTES
+        return MAX_BODY_BYTES if self._is_one else MAX_ANSWER_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -97,7 +99,11 @@ class AnswerReader:
         if self._events is None:
             self._pieces.append(data)
             return ""
-        return "".join(self._event(event) for event in self._events.feed(data))
+        events = self._events.feed(data)
+        if max(self._events.pending_bytes, *map(len, events), 0) > MAX_BODY_BYTES:
+            self._is_one, self._left = True, -1
+            return ""
+        return "".join(map(self._event, events))
 
     def end(self) -> tuple[str, Verdict]:
         """Take the end that the framing tells of; return the rest of the text and the verdict."""

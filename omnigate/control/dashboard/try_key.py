@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
+from twisted.internet.defer import DeferredLock
+
 from omnigate.control.audited import Recorder
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_changes import KeyChanges
@@ -48,6 +50,8 @@ class TryKey:
         self._changes = KeyChanges(book, audit)
         self._secret = ""
         self._actor = ""
+        # Of two who come at once the second one finds what the first one has made.
+        self._lock = DeferredLock()
 
     async def secret(self, call: Call) -> str:
         """Make the key, or give the one that there is a new secret and some more time.
@@ -58,6 +62,13 @@ class TryKey:
         :raises GatewayError: ``conflict`` where the key is disabled, or the config file has one of
             this name; what the stores refuse with.
         """
+        await self._lock.acquire()
+        try:
+            return await self._given(call)
+        finally:
+            self._lock.release()
+
+    async def _given(self, call: Call) -> str:
         if self._is_file_key(NAME):
             raise GatewayError(
                 "conflict", f'the config file has a key named "{NAME}"; paste the secret of a key'

@@ -103,6 +103,8 @@ class TryRun:
 
     async def _run(self, stream: ByteStream) -> None:
         stream.write(self._teller.begin())
+        if not stream.is_open:
+            return  # the session has ended while a key was made
         outcome = await self._ask_until_known(stream)
         stream.write(self._teller.outcome(outcome))
         view = await self._wait_for_event(outcome)

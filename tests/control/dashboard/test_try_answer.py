@@ -145,13 +145,26 @@ class ReaderTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """No more is kept than is meant to be, of a stream, an event without end, and a body."""
-        for is_stream, most in ((True, MAX_ANSWER_BYTES), (False, MAX_BODY_BYTES)):
+        for is_stream, piece, most in (
+            (True, b"xx\n\n", MAX_ANSWER_BYTES),
+            (True, b"xxxx", MAX_BODY_BYTES),
+            (False, b"xxxx", MAX_BODY_BYTES),
+        ):
             reader = AnswerReader("chat", 200, is_stream)
             for _ in range(4):
-                reader.feed(b"x" * (most // 4))
+                reader.feed(piece * (most // 16))
                 self.assertFalse(reader.is_full)
             reader.feed(b"x")
             self.assertTrue(reader.is_full)
+            self.assertEqual(reader.most_bytes, most)
+
+    def test_a_long_event(self) -> None:
+        """It is not taken apart, also where its end comes with the piece that is too much."""
+        reader = AnswerReader("chat", 200, True)
+        reader.feed(b"data: " + b"[" * (MAX_BODY_BYTES - 6))
+        self.assertFalse(reader.is_full)
+        self.assertEqual(reader.feed(b"\n\n" + events(chat("a"))), "")
+        self.assertTrue(reader.is_full)
         reader = AnswerReader("chat", 200, True)
         shown = "".join(reader.raw(b"x" * 1000) for _ in range(100))
         self.assertEqual(len(shown), MAX_RAW_BYTES)

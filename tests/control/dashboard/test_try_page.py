@@ -296,6 +296,15 @@ class PeopleTests(TryCase):
         self.assertTrue(self.asked.left)
         self.assertNotIn("b", looker.text)
 
+    def test_signs_out_before(self) -> None:
+        """Nothing is asked for somebody who has signed out while the key was made."""
+        self.plane.writer.holding = True
+        looker = self.send(source="made")
+        self.visitor.send("/sign-out", {})
+        self.plane.writer.run()
+        self.assertTrue(looker.has_ended)
+        self.assertEqual(self.plane.data_client.asked, [])
+
     def test_so_many_at_once(self) -> None:
         """One more than there is room for is refused, until somebody leaves."""
         lookers = [self.send() for _ in range(MAX_TRIES)]
@@ -382,6 +391,17 @@ class KeyTests(TryCase):
         self.plane.clock.advance(1)
         self.send(source="made")
         self.assertNotEqual(self.asked.request.secret, first)
+
+    def test_two_at_once(self) -> None:
+        """Of two who come while there is no key yet, the second finds what the first has made."""
+        self.plane.writer.holding = True
+        lookers = [self.send(source="made"), self.send(source="made")]
+        self.plane.writer.holding = False
+        self.plane.writer.run()
+        self.assertEqual([looker.status for looker in lookers], [200, 200])
+        first, second = self.plane.data_client.asked
+        self.assertEqual(first.request.secret, second.request.secret)
+        self.assertEqual(self.audited(), [("key.create", NAME)])
 
     def test_another_person(self) -> None:
         """Each has a secret of their own, so that the audit log knows who it was."""
