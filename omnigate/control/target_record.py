@@ -161,7 +161,9 @@ class TargetRecords:
             attempt.status,
             attempt.duration_ms,
         )
-        if record.last_error is None or record.last_error.at_ms <= at_ms:
+        last = record.last_error
+        # One of a time that is still to come is of a clock that was set back since.
+        if last is None or not at_ms < last.at_ms <= now_ms:
             record.last_error = error
         self._errors.setdefault(attempt.upstream, deque(maxlen=ERRORS_KEPT)).append(error)
 

@@ -83,7 +83,8 @@ class TargetRecordsTests(SynchronousTestCase):
         self.tried(attempt("timeout", status=None), id="first")
         self.tried(attempt("status_503", status=503), id="second", now_ms=NOW + 5)
         # One that waited in a spool is not the newest, though it comes last.
-        self.tried(attempt("connect_error", status=None), id="late", ts_ms=NOW - 5)
+        failed = attempt("connect_error", status=None)
+        self.tried(failed, id="late", ts_ms=NOW - 5, now_ms=NOW + 5)
         error = self.records.last_error("openai", "gpt-4o-mini")
         assert error is not None
         self.assertEqual(
@@ -91,6 +92,12 @@ class TargetRecordsTests(SynchronousTestCase):
         )
         ids = [error.request_id for error in self.records.errors("openai")]
         self.assertEqual(["second", "first", "late"], ids)
+
+    def test_the_last_error_when_the_clock_is_set_back(self) -> None:
+        self.tried(attempt("timeout", status=None), id="ahead")
+        self.tried(attempt("timeout", status=None), id="then", now_ms=NOW - 3_600_000)
+        error = self.records.last_error("openai", "gpt-4o-mini")
+        self.assertEqual("then", error and error.request_id)
 
     def test_an_hour_is_kept(self) -> None:
         self.tried(attempt("timeout"))
