@@ -19,9 +19,12 @@ MAX_FIELDS: Final = 64
 
 @attrs.frozen
 class Form:
-    """The fields of a form; one that is not there is the same as an empty one."""
+    """The fields of a form; one that is not there is the same as an empty one.
 
-    fields: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+    They may hold secrets, so no text of it shows them.
+    """
+
+    fields: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, repr=False)
 
     def get(self, name: str) -> str:
         """Return a field without the blanks around it; the last one where there are several."""

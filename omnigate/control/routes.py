@@ -84,7 +84,7 @@ class Call:
     path: str
     name: str
     query: Mapping[str, str]
-    body: bytes
+    body: bytes = attrs.field(repr=False)
     request_id: str
     accept: str = ""
     if_none_match: str = ""
@@ -109,10 +109,10 @@ class Answer:
         ``body`` is empty then.
     """
 
-    body: bytes = b""
+    body: bytes = attrs.field(default=b"", repr=False)
     content_type: bytes = b"application/json"
     status: int = 200
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: tuple[tuple[bytes, bytes], ...] = attrs.field(default=(), repr=False)
     stream: Callable[[ByteStream], None] | None = None
 
 

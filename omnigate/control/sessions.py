@@ -77,7 +77,7 @@ class Session:
     ticket: Ticket
     actor: str
     may_write: bool
-    form_token: str
+    form_token: str = attrs.field(repr=False)
 
 
 class SessionKeys:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.forms import MAX_FIELDS, NO_FORM, read_form
+from omnigate.control.routes import Answer, Call
+from omnigate.control.sessions import Session, Ticket
 from omnigate.errors import GatewayError
 
 #: Any text that UTF-8 can hold.
@@ -26,6 +28,16 @@ class FormTests(SynchronousTestCase):
         self.assertEqual((form.all("empty"), form.get("empty")), (("",), ""))
         self.assertEqual((form.all("gone"), form.get("gone")), ((), ""))
         self.assertEqual((form.get("sum"), form.get("ä")), ("1+1", "€"))
+
+    def test_no_text_shows_it(self) -> None:
+        """Whatever a request or an answer holds may be a secret, and no log gets hold of it."""
+        body = b"token=guarded"
+        ticket = Ticket("", 0, 0, "nonce")
+        session = Session(ticket, "admin-token", True, form_token="guarded")
+        call = Call("POST", "/", "", {}, body, "id", session=session, form=read_form(body))
+        cookie = ((b"set-cookie", b"guarded"),)
+        for text in (repr(call), f"{call}", repr(Answer(b"guarded", headers=cookie))):
+            self.assertNotIn("guarded", text)
 
     def test_nothing(self) -> None:
         """An empty body is a form without fields."""
