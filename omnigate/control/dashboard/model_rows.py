@@ -89,23 +89,28 @@ def route_row(
     route: RouteConfig,
     lately: Lately,
     moment: Moment,
+    most: int | None = None,
 ) -> RouteRow:
     """Return a route with all that is known of its targets.
 
     :param upstreams: those of the config, by name.
+    :param most: how many targets have rows; all, if it is left out. Whatever else is told is of
+        all of them.
     """
-    shares = first_shares(route)
+    shares = first_shares(route)[:most]
     targets = tuple(
         _target_row(config, upstreams[target.upstream], route, target, share, lately, moment)
-        for target, share in zip(route.targets, shares, strict=True)
+        for target, share in zip(route.targets[:most], shares, strict=True)
     )
     return RouteRow(
         route.model,
         model_path(route.model),
         route.strategy,
-        STRATEGIES[route.strategy] if len(targets) > 1 else "One target, which is always asked.",
+        STRATEGIES[route.strategy]
+        if len(route.targets) > 1
+        else "One target, which is always asked.",
         route.cache_ttl_s,
-        route_state([target.state for target in targets]),
+        states_of(route, lately, moment),
         tried_now(route, moment),
         targets,
     )

@@ -81,10 +81,7 @@ class ModelsPage:
         upstreams = {upstream.name: upstream for upstream in config.upstreams}
         rows = []
         for route in routes:
-            shown = attrs.evolve(route, targets=route.targets[:TARGETS_IN_A_LIST])
-            row = self._row(config, upstreams, shown, moment)
-            state_of_all = states_of(route, self._sources.lately, moment)
-            rows.append(attrs.evolve(row, state=state_of_all))
+            rows.append(self._row(config, upstreams, route, moment, TARGETS_IN_A_LIST))
             if len(rows) % 10 == 0:
                 await self._sources.pause()
         filters = {key: value for key, value in (("q", name), ("state", state)) if value}
@@ -199,8 +196,9 @@ class ModelsPage:
         upstreams: dict[str, UpstreamConfig],
         route: RouteConfig,
         moment: Moment,
+        most: int | None = None,
     ) -> RouteRow:
-        return route_row(config, upstreams, route, self._sources.lately, moment)
+        return route_row(config, upstreams, route, self._sources.lately, moment, most)
 
     def _upstream_rows(self, config: Config, moment: Moment) -> list[UpstreamRow]:
         targets, now_ms = self._sources.lately.targets, moment.now_ms

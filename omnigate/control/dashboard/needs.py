@@ -228,8 +228,10 @@ def _holds(seen: Seen) -> Iterable[Need]:
 
 def _prices(seen: Seen) -> Iterable[Need]:
     if seen.unpriced:
-        events = "1 request was" if seen.unpriced == 1 else f"{count(seen.unpriced)} requests were"
-        text = f"{events} recorded at $0, since their targets have no price."
+        text = "1 request was recorded at $0, since its target has no price."
+        if seen.unpriced > 1:
+            requests = f"{count(seen.unpriced)} requests were"
+            text = f"{requests} recorded at $0, since their targets have no price."
         yield Need(text, WARN, "/models", "See the models")
 
 

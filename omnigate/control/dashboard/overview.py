@@ -26,6 +26,9 @@ PLANES_SHOWN: Final = 20
 #: Where applications reach a data plane that has not told its address.
 _USUAL_ADDRESS: Final = "127.0.0.1:8080"
 
+#: What a data plane tells only where its port has TLS.
+_CERTIFICATE: Final = "certificate_expiry_timestamp_seconds"
+
 
 @attrs.frozen
 class Rates:
@@ -179,13 +182,14 @@ def first_request(model: str, planes: Sequence[PlaneState]) -> str:
 
     :param model: one that the config has.
     """
-    told = next((plane.address for plane in planes if ":" in plane.address), _USUAL_ADDRESS)
-    host, _, port = told.rpartition(":")
+    told = next((plane for plane in planes if ":" in plane.address), None)
+    host, _, port = (_USUAL_ADDRESS if told is None else told.address).rpartition(":")
+    scheme = "http" if told is None or _CERTIFICATE not in told.figures else "https"
     if host in ("0.0.0.0", "[::]", ""):
         host = "127.0.0.1"
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     return (
-        f"curl http://{host}:{port}/v1/chat/completions -H 'authorization: Bearer YOUR-KEY' "
+        f"curl {scheme}://{host}:{port}/v1/chat/completions -H 'authorization: Bearer YOUR-KEY' "
         f"-H 'content-type: application/json' -d {shlex.quote(body)}"
     )
 

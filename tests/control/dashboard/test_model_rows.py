@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -234,6 +235,24 @@ class RowTests(SynchronousTestCase):
         self.assertIsNone(three.price)
         self.assertIn("thinking with a budget", two.capabilities)
         self.assertEqual((0, None, None), (one.fared.attempts, one.median_ms, one.last_error))
+
+    def test_the_first_targets(self) -> None:
+        """Their shares are those among all targets, and the state is that of all."""
+        targets = [(name, 1) for name in ("one", "two", "three", "four", "five")]
+        found = attrs.evolve(
+            route(*targets, strategy="round_robin"), model=self.config.routes[0].model
+        )
+        row = route_row(
+            self.config,
+            {target.upstream: self.config.upstreams[0] for target in found.targets},
+            found,
+            Lately(NOW),
+            Moment(NOW, True, {}, {("at-five", "five"): rest("five", 20, "at-five")}, {}),
+            most=2,
+        )
+        self.assertEqual([("one", 0.2), ("two", 0.2)], [(t.model, t.share) for t in row.targets])
+        self.assertEqual("1 of 5 targets in trouble", row.state.text)
+        self.assertIn("Then those that rest: five", " ".join(row.now))
 
     def test_every_protocol_has_words(self) -> None:
         """A model of either protocol says something, or nothing where nothing is special."""

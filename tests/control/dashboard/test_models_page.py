@@ -17,6 +17,7 @@ model = "team/x:v1@eu+1~"
   [[routes.targets]]
   upstream = "openai"
   model = "<b>x&y</b>"
+  price = { input = 0.125, output = 3 }
 """
 
 
@@ -134,6 +135,8 @@ class OneTests(ModelsCase):
         self.assertEqual("team/x:v1@eu+1~", page.one("h1").text)
         self.assertIn("<b>x&y</b>", page.text)
         self.assertEqual([], page.all("b"))
+        # Not in cents.
+        self.assertIn("$0.125\N{NO-BREAK SPACE}in, $3\N{NO-BREAK SPACE}out", page.one("table").text)
 
     def test_none_such(self) -> None:
         for target in ("/models/one", "/models/one?model=no", "/models/upstream?name=no"):

@@ -63,6 +63,11 @@ class NeedsTests(SynchronousTestCase):
         recent = Minute(requests=1000, errors=900, failures=49)
         self.assertEqual([], said(planes=[well], is_expected=True, budgets=seen, recent=recent))
 
+    def test_no_price(self) -> None:
+        (one,), (some,) = said(unpriced=1), said(unpriced=3)
+        self.assertEqual("1 request was recorded at $0, since its target has no price.", one.text)
+        self.assertIn("3 requests were recorded at $0, since their targets have", some.text)
+
     def test_the_worst_first(self) -> None:
         found = said(
             unpriced=3,

@@ -156,6 +156,12 @@ class FirstRequestTests(SynchronousTestCase):
             self.assertIn(url, first_request("fast", [plane(address=address)]))
         self.assertIn("http://127.0.0.1:8080/", first_request("fast", []))
 
+    def test_tls(self) -> None:
+        one = plane(
+            address="10.0.0.5:443", figures={"certificate_expiry_timestamp_seconds": NOW / 1000}
+        )
+        self.assertIn("curl https://10.0.0.5:443/", first_request("fast", [one]))
+
     @given(st.text(max_size=30))
     def test_a_shell_reads_it(self, model: str) -> None:
         words = shlex.split(first_request(model, []))
