@@ -14,6 +14,7 @@ from omnigate.events import MAX_ID_CHARS, MAX_KEY_CHARS
 from omnigate.ledger.event_filter import STATUS_KINDS, EventFilter, parse_status
 from omnigate.ledger.family import Position
 from omnigate.ledger.looking_back import read_cursor
+from omnigate.periods import END_MS
 
 #: The longest name of a model or an upstream that is looked for.
 MAX_NAME_CHARS: Final = 512
@@ -134,7 +135,10 @@ def read_time(name: str, value: str, is_end: bool = False) -> int:
             moment = moment.replace(tzinfo=UTC)
         if is_day and is_end:
             moment += timedelta(days=1)
-        return max(0, (moment - _FIRST) // timedelta(milliseconds=1))
+        ms = (moment - _FIRST) // timedelta(milliseconds=1)
+        if ms >= END_MS:  # by its offset
+            raise OverflowError
+        return max(0, ms)
     except (ValueError, OverflowError):
         raise GatewayError(
             "invalid_request",

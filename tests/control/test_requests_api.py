@@ -90,6 +90,7 @@ class SearchTests(SynchronousTestCase):
         for query, at_fault in (
             ("key=nobody", "key"),
             ("status=6xx", "status"),
+            ("until=9999-12-31T23:59-23:59", "until"),
             ("since=yesterday", "since"),
             ("since=2026-11-30&until=2026-11-28", "since"),
             ("cursor=1", "cursor"),

@@ -122,6 +122,7 @@ class ListTests(PageCase):
         """The fault stands beside its field; what was typed is still there."""
         for query, name in (
             ("key=nobody&model=fast", "key"),
+            ("until=9999-12-31T23:59-23:59&model=fast", "until"),
             ("since=then&model=fast", "since"),
             ("until=then&model=fast", "until"),
             ("status=6xx&model=fast", "status"),
