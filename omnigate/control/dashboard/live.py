@@ -24,8 +24,8 @@ first mark::
 
 Both are given the query of the page's address, which holds its filters, and may raise
 ``GatewayError``. One rendering goes to all who look, so it is made without a session: no form, and
-nothing that only some may see. It has to be bounded (:data:`MAX_UPDATE_BYTES`), and to give way by
-``sources.pause()`` like any page.
+nothing that only some may see. It has to be bounded (:data:`~.live_parts.MAX_UPDATE_BYTES`), and to
+give way by ``sources.pause()`` like any page.
 
 In the template, the element whose content is live::
 
@@ -33,8 +33,8 @@ In the template, the element whose content is live::
     <div data-live="overview" data-mark="{{ mark }}">{{ part }}</div>
     <tbody data-live="requests" data-mark="{{ mark }}" data-max="100">...</tbody>
 
-``data-mark`` is what the page shows already: of a whole :func:`mark_of` its HTML, of rows the mark
-of its first row. ``data-max`` is how many rows are kept. The script asks for
+``data-mark`` is what the page shows already: of a whole :func:`~.live_parts.mark_of` its HTML, of
+rows the mark of its first row. ``data-max`` is how many rows are kept. The script asks for
 ``/live/NAME?FILTERS&mark=MARK`` and sends the query of the page's own address along.
 
 Nothing is queued for anybody. Whoever reads more slowly than we write is left out until they have
@@ -43,19 +43,27 @@ caught up, and then is sent what came since, as far as the topic goes back.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import attrs
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.control.byte_stream import ByteStream
+from omnigate.control.dashboard.live_parts import (
+    MAX_RENDERS,
+    Filters,
+    LiveParts,
+    Part,
+    RenderRows,
+    RenderWhole,
+    Update,
+    Wish,
+    message,
+)
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 
@@ -71,15 +79,6 @@ HEARTBEAT_SECONDS: Final = 15
 #: All are looked after by one timer.
 TICK_SECONDS: Final = 1
 
-#: Parts that are rendered in one tick: those who look for other things wait for the next ones.
-MAX_RENDERS: Final = 8
-
-#: A hundred rows of a list are a tenth of this.
-MAX_UPDATE_BYTES: Final = 256 * 1024
-
-SWAP: Final = "swap"
-PREPEND: Final = "prepend"
-
 EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
 
 _MARK = re.compile(r"[A-Za-z0-9._:-]{0,128}", re.ASCII)
@@ -90,55 +89,6 @@ _AT_ONCE: Final = ((b"x-accel-buffering", b"no"),)
 _log = Logger(namespace="omnigate.control")
 
 
-@attrs.frozen
-class Update:
-    """What is new of a part.
-
-    :ivar html: what a template has made of it; empty where only the mark is new.
-    :ivar mark: what the next rendering begins from.
-    """
-
-    html: str
-    mark: str
-
-
-Query = Mapping[str, str]
-RenderWhole = Callable[[Query], Awaitable[str]]
-RenderRows = Callable[[Query, str], Awaitable[Update | None]]
-
-
-class Message(msgspec.Struct, frozen=True):
-    """An update as the script reads it."""
-
-    mode: str
-    mark: str
-    html: str
-
-
-def mark_of(html: str) -> str:
-    """Return the mark of a whole that is shown."""
-    return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
-
-
-@attrs.frozen(eq=False)
-class _Part:
-    """One live part."""
-
-    name: str
-    mode: str
-    seconds: int
-    render: RenderRows
-
-
-@attrs.frozen
-class _Wish:
-    """What one rendering answers."""
-
-    name: str
-    filters: tuple[tuple[str, str], ...]
-    mark: str
-
-
 @attrs.define(eq=False)
 class _Looker:
     """Somebody who looks at a part.
@@ -146,18 +96,17 @@ class _Looker:
     :ivar shown: the mark of what they were sent last.
     """
 
-    part: _Part
-    filters: tuple[tuple[str, str], ...]
+    part: Part
+    filters: Filters
     shown: str
     stream: ByteStream
     began: float
     wrote: float
 
     @property
-    def wish(self) -> _Wish:
-        """What is rendered for them; a whole is the same whatever was sent before."""
-        mark = "" if self.part.mode == SWAP else self.shown
-        return _Wish(self.part.name, self.filters, mark)
+    def wish(self) -> Wish:
+        """What is rendered for them."""
+        return self.part.wish(self.filters, self.shown)
 
 
 class Live:
@@ -170,14 +119,13 @@ class Live:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._parts: dict[str, _Part] = {}
+        self._parts = LiveParts(clock)
         #: Those who were served last are at the end.
         self._lookers: dict[_Looker, None] = {}
         self._timer: IDelayedCall | None = None
         self._is_ticking = False
         self._tick_number = 0
         self._is_open = False
-        self._recent: dict[_Wish, tuple[float, Update | None]] = {}
 
     # -- topics -------------------------------------------------------------------------------
 
@@ -186,16 +134,11 @@ class Live:
 
         :param seconds: how often it is rendered while somebody looks.
         """
-
-        async def render_update(query: Query, mark: str) -> Update:
-            html = await render(query)
-            return Update(html, mark_of(html))
-
-        self._parts[name] = _Part(name, SWAP, seconds, render_update)
+        self._parts.whole(name, render, seconds)
 
     def rows(self, name: str, render: RenderRows, seconds: int = 1) -> None:
         """Register a part whose new rows are put on top."""
-        self._parts[name] = _Part(name, PREPEND, seconds, render)
+        self._parts.rows(name, render, seconds)
 
     # -- as a store ---------------------------------------------------------------------------
 
@@ -210,8 +153,6 @@ class Live:
     def abandon(self) -> None:
         """End all streams."""
         self._is_open = False
-        self._recent.clear()
-        # What renders them holds the stores, which are to go when they do.
         self._parts.clear()
         for looker in tuple(self._lookers):
             looker.stream.end()
@@ -256,20 +197,15 @@ class Live:
             stream=lambda stream: self._begin(part, filters, mark, stream),
         )
 
-    async def _once(self, part: _Part, filters: tuple[tuple[str, str], ...], mark: str) -> Answer:
-        wish = _Wish(part.name, filters, "" if part.mode == SWAP else mark)
-        made, update = self._recent.get(wish, (0.0, None))
-        if wish not in self._recent or not 0 <= self._clock.seconds() - made < part.seconds:
-            update = await self._render(part, wish)
+    async def _once(self, part: Part, filters: Filters, mark: str) -> Answer:
+        update = await self._parts.rendered(part.wish(filters, mark))
         if update is None or update.mark == mark:
             update = Update("", mark)
-        return Answer(_message(part, update))
+        return Answer(message(part, update))
 
     # -- streams ------------------------------------------------------------------------------
 
-    def _begin(
-        self, part: _Part, filters: tuple[tuple[str, str], ...], mark: str, stream: ByteStream
-    ) -> None:
+    def _begin(self, part: Part, filters: Filters, mark: str, stream: ByteStream) -> None:
         if not self._is_open or self.looking >= MAX_STREAMS:
             stream.end()
             return
@@ -315,17 +251,18 @@ class Live:
                 if looker in self._lookers:
                     del self._lookers[looker]
                     self._lookers[looker] = None  # at the end, so that others come first next time
-            part = lookers[0].part
             try:
-                update = await self._render(part, wish)
+                update = await self._parts.render(wish)
             except Exception as fault:
                 if not isinstance(fault, GatewayError):
-                    _log.failure("the live part {name} cannot be made", Failure(), name=part.name)
+                    _log.failure(
+                        "the live part {name} cannot be made", Failure(), name=wish.part.name
+                    )
                 for looker in lookers:
                     looker.stream.end()  # whoever asks again is told why
                 continue
             if update is not None:
-                self._send(part, update, lookers)
+                self._send(wish.part, update, lookers)
 
     def _look_after(self) -> None:
         """End what has lasted long enough, and keep the others open."""
@@ -337,9 +274,9 @@ class Live:
                 looker.wrote = now
                 looker.stream.write(b":\n\n")
 
-    def _wishes(self) -> dict[_Wish, list[_Looker]]:
+    def _wishes(self) -> dict[Wish, list[_Looker]]:
         """Return what is to be rendered in this tick, and for whom."""
-        wishes: dict[_Wish, list[_Looker]] = {}
+        wishes: dict[Wish, list[_Looker]] = {}
         for looker in self._lookers:
             if looker.stream.has_room and self._tick_number % looker.part.seconds == 0:
                 wish = looker.wish
@@ -349,24 +286,10 @@ class Live:
                     wishes[wish] = [looker]
         return wishes
 
-    async def _render(self, part: _Part, wish: _Wish) -> Update | None:
-        update = await part.render(dict(wish.filters), wish.mark)
-        if update is not None and len(update.html) > MAX_UPDATE_BYTES:
-            raise ValueError(f"{part.name}: {len(update.html)} characters, which is too much")
-        self._recent.pop(wish, None)
-        if len(self._recent) >= MAX_RENDERS:
-            del self._recent[next(iter(self._recent))]
-        self._recent[wish] = (self._clock.seconds(), update)
-        return update
-
-    def _send(self, part: _Part, update: Update, lookers: list[_Looker]) -> None:
-        data = b"data: " + _message(part, update) + b"\n\n"
+    def _send(self, part: Part, update: Update, lookers: list[_Looker]) -> None:
+        data = b"data: " + message(part, update) + b"\n\n"
         for looker in lookers:
             stream = looker.stream
             if looker.shown != update.mark and stream.has_room:
                 looker.shown, looker.wrote = update.mark, self._clock.seconds()
                 stream.write(data)
-
-
-def _message(part: _Part, update: Update) -> bytes:
-    return msgspec.json.encode(Message(part.mode, update.mark, update.html))

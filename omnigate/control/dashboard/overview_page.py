@@ -9,7 +9,7 @@ import attrs
 
 from omnigate.control.dashboard.budget_shares import Budgets, budgets_of
 from omnigate.control.dashboard.failed_requests import FailedRequest, failed_requests
-from omnigate.control.dashboard.live import mark_of
+from omnigate.control.dashboard.live_parts import mark_of
 from omnigate.control.dashboard.model_rows import LATELY_SLOTS
 from omnigate.control.dashboard.needs import Seen, UpstreamSeen, needs
 from omnigate.control.dashboard.overview import (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from omnigate.control.dashboard.live import Update
+from omnigate.control.dashboard.live_parts import Update
 from omnigate.control.dashboard.pages import Pages
 from omnigate.control.dashboard.paths import search_path
 from omnigate.control.dashboard.request_rows import KeyMark, row_of

@@ -10,12 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.control.dashboard.live import (
-    HEARTBEAT_SECONDS,
+from omnigate.control.dashboard.live import HEARTBEAT_SECONDS, MAX_STREAMS, STREAM_SECONDS
+from omnigate.control.dashboard.live_parts import (
     MAX_RENDERS,
-    MAX_STREAMS,
     MAX_UPDATE_BYTES,
-    STREAM_SECONDS,
     Update,
     mark_of,
 )
