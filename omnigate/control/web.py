@@ -467,7 +467,7 @@ class ControlChannel(HTTPChannel):
         """Take bytes; after a refusal they are discarded."""
         if self._refused:
             return
-        if not self._handlingRequest:
+        if not self._handlingRequest and not self.paused:
             self._start_deadline()
         super().dataReceived(data)
 
@@ -505,10 +505,23 @@ class ControlChannel(HTTPChannel):
         super().allContentReceived()
 
     def requestDone(self, request: Request) -> None:  # noqa: N802
-        """Go on to what was sent meanwhile."""
+        """Go on to what was sent meanwhile, once the other side has taken the answer.
+
+        Else whoever sends many requests at once and reads nothing would have us keep all answers.
+        """
+        self.paused = self.is_stuck  # what has come then stays in the receiver of lines
         super().requestDone(request)
+        if self.paused:
+            self._networkProducer.pauseProducing()
         if self.requests and not self._handlingRequest:
             self._start_deadline()
+
+    def resumeProducing(self) -> None:
+        """Go on, since the other side has taken what was written."""
+        super().resumeProducing()
+        self.paused = False
+        if self._buffer and not self._handlingRequest:
+            self.dataReceived(b"")
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802
         """Take a line of a head; those behind a refusal are discarded."""

@@ -402,6 +402,35 @@ class ListenerTests(SynchronousTestCase):
         self.assertTrue(all(transport.connected for transport in planes))
         self.assertEqual(factory.connections, 3)
 
+    def test_answers_that_nobody_takes(self) -> None:
+        """Of requests that came together the next one waits until the answer before it is taken."""
+        channel, transport = self.talk.connect()
+        whole = b"".join(request_bytes("GET", f"/admin/keys/{name}", ADMIN) for name in "abcdef")
+        channel.pauseProducing()
+        channel.dataReceived(whole[:-30])
+        self.assertEqual([call.name for call in self.calls], ["a"])
+        self.assertEqual(transport.producerState, "paused")
+        channel.dataReceived(whole[-30:])
+        self.talk.clock.advance(REQUEST_SECONDS)
+        self.assertEqual([call.name for call in self.calls], ["a"])
+        channel.resumeProducing()
+        self.assertEqual([call.name for call in self.calls], list("abcdef"))
+        self.assertEqual(transport.producerState, "producing")
+        rest = transport.value()
+        for _ in "abcdef":
+            reply, rest = read_reply(rest)
+            self.assertEqual(reply.status, 200)
+        self.assertEqual(rest, b"")
+
+    def test_somebody_who_takes_nothing(self) -> None:
+        """A connection on which requests wait is closed as an idle one is."""
+        channel, transport = self.talk.connect()
+        channel.pauseProducing()
+        channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN) * 3)
+        self.talk.clock.advance(IDLE_SECONDS)
+        self.assertFalse(transport.connected)
+        self.assertEqual(len(self.calls), 1)
+
     def test_who_stands_in_line(self) -> None:
         """Data planes and probes are answered at once, and so is whoever changes something."""
         line: list[tuple[str, Deferred[None]]] = []
