@@ -73,8 +73,9 @@ async def budgets_of(
     watch: BudgetWatch,
     most: int,
     pause: Callable[[], Awaitable[None]],
+    now_ms: int,
 ) -> Budgets:
-    """Look at the budgets of all keys that may be used.
+    """Look at the budgets of all keys that are neither disabled nor expired.
 
     :param most: how many of the fullest are wanted.
     :raises LedgerNotReady: what was spent cannot be told.
@@ -87,7 +88,7 @@ async def budgets_of(
             await pause()
         found = []
         for key in keys[start : start + MAX_KEYS_AT_ONCE]:
-            if key.budget_nano is None or key.disabled:
+            if key.budget_nano is None or key.disabled or key.has_expired(now_ms):
                 continue
             share = share_of(key, watch.standing(key))
             assert share is not None

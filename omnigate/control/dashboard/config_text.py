@@ -28,9 +28,9 @@ REDACTED_AT_ONCE: Final = 16 * 1024
 MAX_DIFF_LINES: Final = 400
 CONTEXT: Final = 3
 
-#: What a cut line ends in. The word that was cut is left out: a part of a secret is not known for
-#: one.
-_CUT_WORD: Final = re.compile(r"[^\s\"',;]*\Z")
+#: What is kept of a cut line. The word that was cut is left out: a part of a secret is not known
+#: for one. It is looked for from the end, which takes no longer for a long word in front of it.
+_WHOLE_WORDS: Final = re.compile(r".*[\s\"',;]", re.DOTALL)
 
 SAME: Final = "same"
 GONE: Final = "gone"
@@ -47,7 +47,8 @@ def clipped(line: str) -> str:
     """Return a line that is not too long to be shown."""
     if len(line) <= MAX_LINE_CHARS:
         return line
-    kept = _CUT_WORD.sub("", line[:MAX_LINE_CHARS])
+    whole = _WHOLE_WORDS.match(line[:MAX_LINE_CHARS])
+    kept = "" if whole is None else whole[0]
     more = len(line) - len(kept)
     return f"{kept} \N{HORIZONTAL ELLIPSIS} and {more} more characters"
 

@@ -171,7 +171,7 @@ class OverviewPage:
             if row.name == today:
                 of_today = row.sums
         keys = sources.book.keys()
-        budgets = await budgets_of(keys, sources.watch, BUDGETS_SHOWN, sources.pause)
+        budgets = await budgets_of(keys, sources.watch, BUDGETS_SHOWN, sources.pause, now_ms)
         await sources.pause()
         names = {digest: key.name for key in keys for digest in key.hashes}
         await sources.pause()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -10,6 +11,8 @@ from omnigate.control.dashboard.budget_shares import Budgets, budgets_of
 from omnigate.control.gateway_key import MANAGED, GatewayKey
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.testing.writer import SynchronousWriter
+
+NOW = 1_000_000
 
 
 class Spent:
@@ -42,7 +45,7 @@ class BudgetTests(SynchronousTestCase):
 
     def of(self, *keys: GatewayKey, most: int = 3) -> Budgets:
         return self.successResultOf(
-            Deferred.fromCoroutine(budgets_of(keys, self.watch, most, self.pause))
+            Deferred.fromCoroutine(budgets_of(keys, self.watch, most, self.pause, NOW))
         )
 
     def test_the_fullest(self) -> None:
@@ -52,9 +55,11 @@ class BudgetTests(SynchronousTestCase):
         self.assertEqual((6, 2, 1), (found.total, found.blocked, found.near))
 
     def test_who_does_not_count(self) -> None:
-        """Keys without a budget, and those that are disabled."""
-        found = self.of(key(500, None), key(500, disabled=True))
+        """Keys without a budget, and those that are disabled or have expired."""
+        expired = attrs.evolve(key(500), expires_ms=NOW)
+        found = self.of(key(500, None), key(500, disabled=True), expired)
         self.assertEqual(Budgets([], [], 0, 0, 0), found)
+        self.assertEqual(1, self.of(attrs.evolve(expired, expires_ms=NOW + 1)).blocked)
 
     def test_a_budget_of_nothing(self) -> None:
         (budget,) = self.of(key(0, 0)).fullest

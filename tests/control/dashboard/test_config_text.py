@@ -59,6 +59,8 @@ class LineTests(SynchronousTestCase):
         self.assertEqual(clipped("a" * 1000), " … and 1000 more characters")
         self.assertEqual(clipped("b " + "a" * 1000), "b  … and 1000 more characters")
         self.assertEqual(clipped("a" * MAX_LINE_CHARS), "a" * MAX_LINE_CHARS)
+        self.assertEqual(clipped("a\n;" + "b" * 1000), "a\n; … and 1000 more characters")
+        self.assertEqual(clipped("a " * 500), "a " * 200 + " … and 600 more characters")
 
     def test_no_end_of_lines(self) -> None:
         """What is behind very many is one line."""
