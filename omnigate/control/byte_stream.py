@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
+
+#: What a body of server-sent events is.
+EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
 
 
 @implementer(IPushProducer)

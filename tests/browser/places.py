@@ -52,14 +52,7 @@ PLACES: Final = (
     Place("/usage?by=day&period=all"),
     Place("/usage?model=fast"),
     Place("/usage?since=2001-01-01&until=2001-01-02"),
-    Place("/keys"),
     Place("/keys?state=near&order=worst"),
-    Place("/keys?q=nobody"),
-    Place("/keys/new"),
-    Place("/keys/nightly-summaries"),
-    Place("/keys/support-bot"),
-    Place("/keys/support-bot/edit"),
-    Place("/keys/status-page"),
     Place("/try"),
     Place("/try?style=messages"),
     Place("/refusals"),
@@ -79,10 +72,6 @@ PLACES: Final = (
     Place("/config/text"),
     Place("/config/history"),
     Place("/config/history/1"),
-    Place("/admin-keys"),
-    Place("/admin-keys/new"),
-    Place("/admin-keys/oncall/key"),
-    Place("/admin-keys/oncall/edit"),
 )
 
 

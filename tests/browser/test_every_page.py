@@ -54,6 +54,7 @@ class ListTests(SynchronousTestCase):
         self.addCleanup(plane.close)
         listed = {place.path.partition("?")[0] for place in PLACES}
         self.assertEqual(pages_of(plane.guard.endpoints) - listed, set())
+        self.assertEqual(len(set(PLACES)), len(PLACES), "a page is in the list twice")
 
 
 class EveryPageTests(SynchronousTestCase):

@@ -52,7 +52,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.control.byte_stream import ByteStream
+from omnigate.control.byte_stream import EVENT_STREAM, ByteStream
 from omnigate.control.dashboard.live_parts import (
     MAX_RENDERS,
     Filters,
@@ -78,8 +78,6 @@ HEARTBEAT_SECONDS: Final = 15
 
 #: All are looked after by one timer.
 TICK_SECONDS: Final = 1
-
-EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
 
 _MARK = re.compile(r"[A-Za-z0-9._:-]{0,128}", re.ASCII)
 

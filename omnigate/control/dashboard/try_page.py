@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigate.control.byte_stream import EVENT_STREAM
 from omnigate.control.dashboard import try_key
 from omnigate.control.dashboard.data_plane import MAX_TRIES, DataPlane
 from omnigate.control.dashboard.pages import HEADERS, HTML, Pages
@@ -18,7 +19,7 @@ from omnigate.control.dashboard.try_form import (
     read_try,
 )
 from omnigate.control.dashboard.try_run import Teller, TryRun
-from omnigate.control.dashboard.try_tellers import EVENT_STREAM, EventTeller, PageTeller
+from omnigate.control.dashboard.try_tellers import EventTeller, PageTeller
 from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 

@@ -14,8 +14,6 @@ from omnigate.control.dashboard.request_view import RequestView
 from omnigate.control.dashboard.try_exchange import Outcome
 from omnigate.control.sessions import Session
 
-EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
-
 
 class _Parts:
     """The parts of the page that say how it ended."""

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import attrs
 
 from omnigate.control.dashboard.paths import key_path, model_path, search_path, upstream_path
+from omnigate.control.dashboard.request_rows import HASH_CHARS
 from omnigate.control.dashboard.spans import Span
 from omnigate.control.dashboard.usage_asked import Asked
 from omnigate.control.usage_report import UsageRow
@@ -25,9 +26,6 @@ MAX_GROUPS: Final = 8
 
 #: Bars of a plot: a quarter of a year of days. What is longer has a bar for each week.
 MAX_BARS: Final = 92
-
-#: Characters of the hash of a key that is gone: enough to tell it from any other.
-HASH_CHARS: Final = 12
 
 #: What a row of the ledger has no name for: no upstream answered.
 NAMELESS: Final = "(none answered)"
