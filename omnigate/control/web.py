@@ -61,6 +61,10 @@ from omnigate.errors import GatewayError, envelope, problem
 #: A data plane holds a handful of kept connections, a browser six at most.
 MAX_CONNECTIONS: Final = 512
 
+#: Answers to people and programs that were written and are not taken yet: a dozen of the largest.
+#: Beyond it whoever has left theirs for longest gives way.
+MAX_UNTAKEN_BYTES: Final = 64 * 1024 * 1024
+
 #: An idle connection is closed after this long. Data planes poll every few seconds.
 IDLE_SECONDS: Final = 75
 
@@ -401,6 +405,8 @@ class ControlRequest(Request):
         if not self.channel.persistent:
             headers.setRawHeaders(b"connection", [b"close"])
         self.write(answer.body)
+        if self.channel.is_stuck:
+            self.channel.factory.untaken(self.channel, len(answer.body))
         if answer.stream is None or self.method == b"HEAD":
             self.finish()
             return
@@ -519,6 +525,7 @@ class ControlChannel(HTTPChannel):
     def resumeProducing(self) -> None:
         """Go on, since the other side has taken what was written."""
         super().resumeProducing()
+        self.factory.taken(self)
         self.paused = False
         if self._buffer and not self._handlingRequest:
             self.dataReceived(b"")
@@ -618,6 +625,8 @@ class ControlFactory(Factory):
         self._strangers: dict[ControlChannel, None] = {}  # the oldest first
         self._operators: dict[ControlChannel, None] = {}  # who has asked last is at the end
         self._data_planes: set[ControlChannel] = set()
+        self._untaken: dict[ControlChannel, int] = {}  # bytes; the oldest first
+        self._untaken_bytes = 0
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         """Make one connection; ``None``, where there is no room for it, closes it at once."""
@@ -656,6 +665,22 @@ class ControlFactory(Factory):
         self._strangers.pop(channel, None)
         self._operators.pop(channel, None)
         self._data_planes.discard(channel)
+        self.taken(channel)
+
+    def untaken(self, channel: ControlChannel, size: int) -> None:
+        """Count an answer that the other side has not taken whole; others may have to give way."""
+        if channel in self._data_planes:
+            return
+        self._untaken[channel] = self._untaken.pop(channel, 0) + size
+        self._untaken_bytes += size
+        while self._untaken_bytes > MAX_UNTAKEN_BYTES and len(self._untaken) > 1:
+            oldest = next(iter(self._untaken))
+            self.taken(oldest)
+            oldest.give_way()
+
+    def taken(self, channel: ControlChannel) -> None:
+        """Note that the other side has taken all there was."""
+        self._untaken_bytes -= self._untaken.pop(channel, 0)
 
     def end_streams(self) -> None:
         """End in order all answers that go on; whoever reads asks again."""

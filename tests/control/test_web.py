@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.client_address import TrustedProxies
+from omnigate.control import web
 from omnigate.control.auth import WRONG_IN_WINDOW
 from omnigate.control.parameters import whole
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -421,6 +422,38 @@ class ListenerTests(SynchronousTestCase):
             reply, rest = read_reply(rest)
             self.assertEqual(reply.status, 200)
         self.assertEqual(rest, b"")
+
+    def test_many_who_take_nothing(self) -> None:
+        """All that they are kept has a bound; data planes and the last one keep theirs."""
+        size = len(self.talk.ask("GET", "/admin/keys", ADMIN).body)
+        self.patch(web, "MAX_UNTAKEN_BYTES", 3 * size)
+        planes: list[tuple[Any, Any]] = []
+        people: list[tuple[Any, Any]] = []
+        for ask, into, count in (
+            (request_bytes("POST", "/internal/usage/batch", INTERNAL, b"{}"), planes, 5),
+            (request_bytes("GET", "/admin/keys", ADMIN), people, 4),
+        ):
+            for _ in range(count):
+                channel, transport = self.talk.connect()
+                channel.pauseProducing()
+                channel.dataReceived(ask)
+                into.append((channel, transport))
+        self.assertEqual([wire.connected for _, wire in people], [False, True, True, True])
+        people[1][0].resumeProducing()
+        people[2][1].loseConnection()
+        for left in ([False, True, False, True, True], [False, True, False, True, True, True]):
+            channel, transport = self.talk.connect()
+            channel.pauseProducing()
+            channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN))
+            people.append((channel, transport))
+            self.assertEqual([wire.connected for _, wire in people], left)
+        self.assertTrue(all(wire.connected for _, wire in planes))
+        self.patch(web, "MAX_UNTAKEN_BYTES", 0)
+        channel, transport = self.talk.connect()
+        channel.pauseProducing()
+        channel.dataReceived(request_bytes("GET", "/admin/keys", ADMIN))
+        self.assertEqual(read_reply(transport.value())[0].status, 200)
+        self.assertTrue(transport.connected)
 
     def test_somebody_who_takes_nothing(self) -> None:
         """A connection on which requests wait is closed as an idle one is."""
