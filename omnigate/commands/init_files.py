@@ -246,6 +246,10 @@ def _tell_secrets(new: Secrets) -> None:
     )
 
 
+#: A comment among commands; the dashboard is where the control plane is.
+_BROWSER = "# the dashboard: http://127.0.0.1:8081/ in a browser; sign in with the admin token"
+
+
 def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> list[str]:
     """Return the commands that start what was written, in their order."""
     omnigate = _program("omnigate")
@@ -264,6 +268,7 @@ def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> 
             "systemctl enable --now omnigate-data.socket omnigate.target",
             check,
             *([ask] if models else []),
+            _BROWSER,
             f"export OMNIGATE_ADMIN_TOKEN_FILE={token}",
             f"{omnigate} usage --by model",
         ]
@@ -277,6 +282,7 @@ def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> 
         "# and in a third one:",
         check,
         *([ask] if models else []),
+        _BROWSER,
         f"set -a; . {control}; set +a",
         f"{omnigate} usage --by model",
         f"{omnigate} keys create another-app --budget-usd 20 --budget-period monthly",

@@ -78,6 +78,7 @@ class Call:
     :ivar session: who has signed in, on pages that are for such people.
     :ivar form: what a person has filled in, whole and known to come from our own page.
     :ivar is_secure: whether it came over TLS, as far as one can know.
+    :ivar origin: where the browser finds these pages, such as ``https://gate.example.com``.
     """
 
     method: str
@@ -93,6 +94,7 @@ class Call:
     session: Session | None = None
     form: Form = NO_FORM
     is_secure: bool = False
+    origin: str = ""
 
     @property
     def person(self) -> Session:

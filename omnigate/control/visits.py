@@ -26,6 +26,19 @@ class Visit:
     is_secure: bool
     headers: Callable[[bytes], list[bytes]]
 
+    @property
+    def origin(self) -> str:
+        """Where the browser finds these pages, such as ``https://gate.example.com``.
+
+        A form says it itself, and is taken only if that is so. Of other requests it is told by
+        the host, and by what one can know of TLS.
+        """
+        told = self.headers(b"origin") if self.method == "POST" else []
+        if told:
+            return told[0].decode("latin-1").strip()
+        (host, *_) = self.headers(b"host") or [b""]
+        return f"{'https' if self.is_secure else 'http'}://{host.decode('latin-1').strip()}"
+
 
 class Door(Protocol):
     """What knows people with a browser, and shows them why they were refused."""

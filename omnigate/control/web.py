@@ -319,6 +319,7 @@ class ControlRequest(Request):
             address=self._address,
             session=self._session,
             is_secure=self._visit is not None and self._visit.is_secure,
+            origin="" if self._visit is None else self._visit.origin,
         )
         try:
             if call.body:

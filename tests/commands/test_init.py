@@ -243,6 +243,7 @@ class InitTests(SynchronousTestCase):
         self.assertEqual(status, 0)
         self.assertIn("No credential of a provider is in the environment", out)
         self.assertNotIn("curl ", out)
+        self.assertIn("dashboard: http://127.0.0.1:8081/", out)
         text = self.text("omnigate.toml")
         self.assertEqual(load_config(text).routes, ())
         head, mark, example = text.partition("# [[upstreams]]")

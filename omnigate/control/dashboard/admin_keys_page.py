@@ -6,6 +6,7 @@ a form that is sent again finds the key as it is by then, and is refused.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from omnigate.control.dashboard.paths import admin_key_path
 from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.typed_texts import faults_by_field
-from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.routes import WRITE, Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 
 PLACE: Final = "/admin-keys"
@@ -84,11 +85,11 @@ class AdminKeysPage:
 
         return (
             Endpoint("GET", PLACE, self.show_all, free_query=True),
-            Endpoint("GET", f"{PLACE}/new", self.show_new),
+            Endpoint("GET", f"{PLACE}/new", self.show_new, scope=WRITE),
             post("/new", self.create, MAX_FORM_BYTES),
             Endpoint("GET", f"{PLACE}/{{name}}", self.lead_on),
             Endpoint("GET", f"{PLACE}/{{name}}/key", self.show, free_query=True),
-            Endpoint("GET", f"{PLACE}/{{name}}/edit", self.show_edit),
+            Endpoint("GET", f"{PLACE}/{{name}}/edit", self.show_edit, scope=WRITE),
             post("/{name}/edit", self.change, MAX_FORM_BYTES),
             post("/{name}/rotate", self.rotate),
             post("/{name}/disable", self.disable),
@@ -257,4 +258,11 @@ class AdminKeysPage:
             row=row_of(key, self._sources.now_ms(), call.actor),
             path=admin_key_path(key.name),
             secret=secret,
+            curl=_curl_line(secret, call.origin),
         )
+
+
+def _curl_line(secret: str, origin: str) -> str:
+    """Return a command that tries a key, at the address where the browser finds the pages."""
+    url = shlex.quote(f"{origin}/admin/keys")
+    return f"curl {url} -H 'authorization: Bearer {secret}'"

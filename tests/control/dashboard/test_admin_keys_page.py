@@ -184,6 +184,18 @@ class AdminKeysPageTests(SynchronousTestCase):
         self.assertEqual(self.act("disable").status, 303)
         self.assertEqual(self.visitor.get("/admin-keys").status, 303)
 
+    def test_the_address_of_the_line_to_try(self) -> None:
+        """It is the one that the browser has typed, also through a proxy that ends TLS."""
+        self.visitor.page("/admin-keys/new")
+        for name, headers, origin in (
+            ("ann", (), "http://control"),
+            ("bob", ((b"origin", b"http://control"),), "http://control"),
+            ("eve", ((b"origin", b"https://control"),), "https://control"),
+        ):
+            fields = {"name": name, "scope": "read_only"}
+            reply = self.visitor.send("/admin-keys/new", fields, headers)
+            self.assertIn(f"curl {origin}/admin/keys -H", Page(reply).text)
+
     def test_whoever_may_look_only(self) -> None:
         """They see the keys and no form but the one for leaving."""
         secret = self.make("eve", scope="read_only")
@@ -194,6 +206,8 @@ class AdminKeysPageTests(SynchronousTestCase):
                 [form.attributes["action"] for form in page.all("form")], ["/sign-out"]
             )
             self.assertEqual(page.all("a", href="/admin-keys/new"), [])
+        for target in ("/admin-keys/new", "/admin-keys/eve/edit"):
+            self.assertEqual(self.visitor.get(target).status, 403)
 
     def test_one_that_is_named_as_a_page(self) -> None:
         """It can be had all the same, and a short address leads to any key."""
