@@ -162,7 +162,7 @@ class Story:
 
     def _members(self, line: AuditLine) -> list[Member]:
         changes = line.action.endswith(_CHANGE) and line.outcome != FAILED
-        return [
+        members = [
             Member(
                 name.replace("_", " "),
                 self._was(line.seq, name) if changes else None,
@@ -170,6 +170,8 @@ class Story:
             )
             for name, value in line.detail.items()
         ]
+        # A line about an admin key has all members, and those that stayed are no news.
+        return [one for one in members if one.before != one.after]
 
     def _was(self, seq: int, name: str) -> str | None:
         """Return what a member was before a line; None where that is not known."""

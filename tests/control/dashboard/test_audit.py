@@ -103,6 +103,16 @@ class StoryTests(SynchronousTestCase):
             ],
         )
 
+    def test_what_stayed(self) -> None:
+        """It is not shown, where that is known."""
+        found = self.members(
+            line(1, "admin_key.change", detail={"scope": "full", "disabled": True}),
+            line(2, "admin_key.change", detail={"scope": "full", "disabled": False}),
+            line(3, "admin_key.change", detail={"scope": "full", "disabled": False}),
+        )
+        self.assertEqual(found[0], [("scope", None, "full"), ("disabled", None, "yes")])
+        self.assertEqual(found[1:], [[("disabled", "yes", "no")], []])
+
     def test_a_change_that_failed(self) -> None:
         """It changed nothing, and both of its lines say that it did not come about."""
         lines = (

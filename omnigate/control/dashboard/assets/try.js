@@ -94,9 +94,15 @@
       await read(reply.body);
       if (!isOver) note.textContent = "The connection to this page's server broke off. What you see may be cut.";
     } catch (error) {
-      note.textContent = leaving.signal.aborted
-        ? "You left; the data plane was told, and bills what was used until then."
-        : "The connection to this page's server broke off. What you see may be cut.";
+      if (leaving.signal.aborted) {
+        const link = document.createElement("a");
+        link.href = "/requests";
+        link.textContent = "Requests";
+        note.textContent = "You left; the data plane was told, and bills what was used until then. It comes up under ";
+        note.append(link, ".");
+      } else {
+        note.textContent = "The connection to this page's server broke off. What you see may be cut.";
+      }
     } finally {
       send.disabled = false;
       stop.hidden = true;
