@@ -140,6 +140,31 @@ class TroubleTests(OverviewCase):
         self.assertIn("No data plane reports.", self.text())
 
 
+class RestartTests(OverviewCase):
+    """Another process over the same files."""
+
+    def test_what_comes_back(self) -> None:
+        """What was spent, the newest requests and who signed in; minutes begin anew, and say so."""
+        self.used(event(id="1", status=502), event(id="2"))
+        before = self.text()
+        self.plane.close()
+        plane = Plane(os.path.dirname(self.plane.config_path), config=self.config)
+        self.addCleanup(plane.close)
+        self.visitor = Visitor(plane.talk)
+        self.visitor.sign_in()
+        after = self.text()
+        for words in ("Spent today $0.000327", "Spent this month $0.000327", "2 requests"):
+            self.assertIn(words, before)
+            self.assertIn(words, after)
+        self.assertIn("These are counted in memory, since the control plane started", after)
+        self.assertEqual(len(self.visitor.page("/").all("a", href="/requests/one?id=1")), 1)
+        for number in (1, 2):
+            link = f"/requests/one?id={number}"
+            self.assertTrue(self.visitor.page("/requests").all("a", href=link), link)
+        lines = self.visitor.page("/audit").one("tbody").text
+        self.assertEqual(lines.count("sign_in"), 2)
+
+
 class OldLinesTests(SynchronousTestCase):
     """Lines that lack what no sum needs, or have it of another kind."""
 
