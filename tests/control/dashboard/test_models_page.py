@@ -119,6 +119,24 @@ class ManyTests(ModelsCase):
         self.assertEqual(1, len(page.all("a", rel="prev")))
 
 
+class OneOfManyThingsTests(ModelsCase):
+    config = CONFIG.replace(
+        'api_key_env = "OPENAI_API_KEY"',
+        'api_key_env = "OPENAI_API_KEY"\ncooldown = { failures = 1 }',
+    ) + (
+        '\n[[routes]]\nmodel = "many"\nstrategy = "round_robin"\ntargets = ['
+        + ", ".join(f'{{ upstream = "openai", model = "m{n}" }}' for n in range(5))
+        + "]"
+    )
+
+    def test_one_is_told_as_one(self) -> None:
+        text = self.page("/models").text
+        self.assertIn("and 1 more target ", f"{text} ".replace("targets", "TARGETS"))
+        # Of five targets, though four are shown.
+        self.assertEqual(4, text.replace("\N{NARROW NO-BREAK SPACE}", " ").count("20 %"))
+        self.assertIn("after 1 failure within", self.page("/models/upstream?name=openai").text)
+
+
 class OneTests(ModelsCase):
     config = CONFIG + ODD_CONFIG
 
