@@ -59,7 +59,7 @@ class KeyLifeTests(SynchronousTestCase):
             page.wait_for_selector("text=It is not shown again")
             first = self.secret(visit)
             page.get_by_role("link", name="To the key").click()
-            page.wait_for_selector("text=Nothing stands in its way.")
+            page.wait_for_selector("text=Requests with it are served.")
             self.assertNotIn(first, page.content())
             page.locator("summary", has_text="Rotate").click()
             page.get_by_label("The old secret works on for").select_option("3600")

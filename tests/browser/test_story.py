@@ -151,7 +151,8 @@ class KeyboardTests(SynchronousTestCase):
         """Tab, letters, Enter and Space do it."""
         page, keyboard = self.page, self.page.keyboard
         self.visit.open("/sign-in")
-        keyboard.type(ADMIN_TOKEN)  # the field has the focus
+        page.locator("input[name=token]:focus").wait_for()
+        keyboard.type(ADMIN_TOKEN)
         keyboard.press("Enter")
         page.wait_for_url(f"{self.visit.origin}/")
         keyboard.press("Tab")
