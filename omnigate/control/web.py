@@ -186,7 +186,14 @@ class ControlRequest(Request):
         if version != b"HTTP/1.1":
             raise GatewayError("invalid_request", "only HTTP/1.1 is spoken here", status=505)
         parsed = parse_target(target)
-        self._audience = audience_of(parsed.path)
+        try:
+            self._audience = audience_of(parsed.path)
+        except GatewayError:
+            if method == b"GET" and "text/html" in self._header(b"accept"):
+                # Somebody has mistyped an address: a page tells them so.
+                self._door, self._address = self._gate.door, self._find_address()
+                self._visit = self._find_visit(method, target)
+            raise
         if len(self._header_lines(b"host")) != 1:
             # Whoever stands in front may have read another one than we would.
             raise GatewayError("invalid_request", "a request has one host header")

@@ -212,3 +212,19 @@ class LiveTests(ScriptCase):
         self.page.locator("input").focus()
         self.until("document.querySelector('time')")
         self.assertEqual(self.page.locator("time").inner_text(), "2026-11-30 01:30:00")
+
+
+class SearchTests(ScriptCase):
+    """Forms of filters."""
+
+    def test_the_address_holds_what_was_filled_in(self) -> None:
+        """And nothing that was left empty; a form that is sent keeps its empty fields."""
+        fields = "<input name='a' value=''><input name='b' value='x y'><button>Go</button>"
+        self.show(f"<form method='get' action='/found'>{fields}</form>")
+        self.page.get_by_role("button").click()
+        self.page.wait_for_url("**/found**")
+        self.assertEqual(urlsplit(self.page.url).query, "b=x+y")
+        self.show(f"<form method='post' action='/sent'>{fields}</form>")
+        with self.page.expect_request("**/sent") as sent:
+            self.page.get_by_role("button").click()
+        self.assertEqual(sent.value.post_data, "a=&b=x+y")

@@ -55,7 +55,7 @@ class TryTests(SynchronousTestCase):
             visit.sign_in()
             visit.open("/try?model=plain")
             visit.page.get_by_label("Message").fill("Hello there")
-            visit.page.get_by_label("Tokens of the answer").fill("many")
+            visit.page.get_by_label("Max output tokens").fill("many")
             visit.page.get_by_role("button", name="Send").click()
             visit.page.get_by_text("Give a whole number").wait_for()
             self.assertEqual(visit.page.get_by_label("Message").input_value(), "Hello there")

@@ -21,8 +21,8 @@ from omnigate.control.key_secret import sha256_hex
 
 #: What a key may do, as the form offers it; the lesser first, so that nobody gives more unawares.
 SCOPE_CHOICES: Final = (
-    (READ_ONLY, "look only"),
-    (FULL, "everything: look, change keys and config, make admin keys"),
+    (READ_ONLY, "read-only: see everything, change nothing"),
+    (FULL, "full: change keys and config, create admin keys, too"),
 )
 
 _encode = msgspec.json.Encoder(order="sorted").encode

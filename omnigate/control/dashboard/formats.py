@@ -81,6 +81,8 @@ def percent(share: float) -> str:
         return f"<0.1{THIN}%"
     if 99.5 <= value < 100:
         return f"{value:.1f}{THIN}%" if value < 99.95 else f">99.9{THIN}%"
+    if value >= 9_999.5:
+        return f">9{THIN}999{THIN}%"
     return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
 
 

@@ -78,7 +78,7 @@ class AdminKeysPageTests(SynchronousTestCase):
         self.assertNotIn("oga_", json.dumps(self.actions()))
         page = self.visitor.page("/admin-keys")
         self.assertEqual(page.one("a", href="/admin-keys/ann/key").text, "ann")
-        self.assertIn("look only", page.text)
+        self.assertIn("read-only", page.text)
 
     def test_faults_stand_beside_their_fields(self) -> None:
         """Nothing is made, and nothing that was typed is lost."""

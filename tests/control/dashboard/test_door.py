@@ -580,3 +580,18 @@ class SecureTests(DoorTestCase):
         fields = {"form_token": token.attributes["value"]}
         reply = self.visitor.send("/sign-out", fields, self.PROXIED)
         self.assertRegex(reply.headers["set-cookie"], rf"^{SECURE_COOKIE}=; .*Max-Age=0.*; Secure$")
+
+
+class LostTests(SynchronousTestCase):
+    """An address at which there is nothing at all."""
+
+    def test_a_browser_gets_a_page(self) -> None:
+        """Anybody does, and programs get their document as ever."""
+        plane = Plane(self.mktemp())
+        reply = plane.talk.ask("GET", "/nothing", ((b"accept", b"text/html,*/*;q=0.8"),))
+        self.assertEqual((reply.status, Page(reply).one("h1").text), (404, "Not found"))
+        self.assertIn("content-security-policy", reply.headers)
+        for method, accept in (("GET", b"*/*"), ("POST", b"text/html")):
+            reply = plane.talk.ask(method, "/nothing", ((b"accept", accept),))
+            self.assertEqual(reply.status, 404)
+            self.assertEqual(reply.headers["content-type"], "application/problem+json")

@@ -296,7 +296,19 @@
     setTimeout(() => delete form.dataset.sent, SENT_MS);
   }
 
+  // The address of a search is passed on, so it holds nothing but what was filled in.
+  function leaveOutEmpty(event) {
+    if (event.target.method === "get") {
+      for (const [name, value] of [...event.formData]) {
+        if (value === "") {
+          event.formData.delete(name);
+        }
+      }
+    }
+  }
+
   document.addEventListener("submit", sendOnce);
+  document.addEventListener("formdata", leaveOutEmpty);
   prepare(document);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   document.querySelector(".framed .foot")?.append(` · times in ${zone ?? "your zone"}, days in UTC`);
