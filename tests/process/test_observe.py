@@ -56,8 +56,12 @@ class ScrapeCase(SynchronousTestCase):
         self.gateway.start_control()
 
     def start_data(self, **settings: str) -> None:
-        self.gateway.data = self.gateway.spawn("data", **settings)
-        self.gateway.data.wait_ready(self.gateway.data_port)
+        self.gateway.data = run = self.gateway.spawn("data", **settings)
+        run.wait_ready(self.gateway.data_port)
+        if "WORKERS" in settings:
+            # The answer above was of one of them.
+            words = f"all {settings['WORKERS']} workers serve"
+            wait_for(words, lambda: words in run.log())
 
     def report(self, figures: dict[str, float]) -> None:
         """Report figures as another data plane."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import omnigate
 from omnigate.control.dashboard import formats, paths
@@ -17,6 +17,9 @@ from omnigate.control.routes import Answer
 from omnigate.control.sessions import Session
 from omnigate.errors import GatewayError
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FOLDER: Final = Path(__file__).parent / "templates"
 
@@ -73,9 +76,16 @@ class Pages:
     ) -> None:
         self._now_ms = now_ms
         self._writer = writer
+        self._assets = assets
         self.is_ready = writer is None
         self.alerts: Callable[[], Sequence[Alert]] = lambda: ()
-        self._environment = environment = Environment(
+
+    @cached_property
+    def _environment(self) -> Environment:
+        # Imported by whoever wants the first page: it takes a tenth of a second of every start.
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        environment = Environment(
             loader=FileSystemLoader(FOLDER),
             autoescape=True,
             undefined=StrictUndefined,
@@ -85,7 +95,7 @@ class Pages:
         )
         environment.filters.update(formats.FILTERS)
         environment.globals.update(
-            asset=assets.path,
+            asset=self._assets.path,
             key_path=paths.key_path,
             admin_key_path=paths.admin_key_path,
             model_path=paths.model_path,
@@ -95,6 +105,7 @@ class Pages:
             version=omnigate.__version__,
             alerts=lambda: self.alerts(),
         )
+        return environment
 
     async def ready(self) -> None:
         """Have all templates read, away from the reactor: it takes a few hundred milliseconds.
