@@ -30,10 +30,11 @@ from omnigate.control.guard import Guard
 from omnigate.control.key_file import KeysFileError
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
+from omnigate.control.request import Gate
 from omnigate.control.service import ControlParts, ControlService
 from omnigate.control.state_folder import StateFolderError, check_writable, claim_folder
 from omnigate.control.turns import Turns
-from omnigate.control.web import ControlFactory, Gate
+from omnigate.control.web import ControlFactory
 from omnigate.daemon import DaemonOptions, Ending, endpoint_of, listen_fault, refuse_start
 from omnigate.data_client import DataClient
 from omnigate.folder_watch import FolderWatch

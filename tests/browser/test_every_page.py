@@ -75,26 +75,21 @@ class EveryPageTests(SynchronousTestCase):
         self.assertEqual(faults, [], "\n".join(faults))
 
     def test_every_look(self) -> None:
-        """On a desk and on a phone, by day and by night."""
+        """On a desk by day and by night, and on a phone; and where its links lead.
 
-        def faults_of(visit: Visit, place: Place) -> list[str]:
-            return [
-                *form_faults(visit, place),
-                *_of("desk", look_faults(visit, WIDE, ())),
-                *_of("phone", look_faults(visit, PHONE, LOOKS)),
-            ]
-
-        with Visit(dashboard()) as visit:
-            self.walk(visit, faults_of)
-
-    def test_links(self) -> None:
-        """Every link of every page leads to a page; of those that look alike, some are followed."""
+        Every link leads to a page; of those that look alike, some are followed.
+        """
         links: dict[str, str] = {}
 
         def faults_of(visit: Visit, place: Place) -> list[str]:
             for link in visit.evaluate(_LINKS):
                 links.setdefault(link, place.path)
-            return []
+            return [
+                *form_faults(visit, place),
+                *_of("desk", look_faults(visit, WIDE, ())),
+                *_of("dark", dark_faults(visit)),
+                *_of("phone", look_faults(visit, PHONE, LOOKS)),
+            ]
 
         with Visit(dashboard()) as visit:
             self.walk(visit, faults_of)
@@ -124,13 +119,18 @@ LOOKS: Final = ("color-contrast", "target-size", "scrollable-region-focusable")
 
 
 def look_faults(visit: Visit, size: tuple[int, int], rules: Sequence[str]) -> list[str]:
-    """Return what is wrong with the open page in a window of this size, in both themes."""
+    """Return what is wrong with the open page in a window of this size."""
     visit.page.set_viewport_size({"width": size[0], "height": size[1]})
-    visit.page.emulate_media(color_scheme="light")
     faults = [*violations(visit.page, rules), *width_faults(visit)]
-    faults += [f"no focus is seen: {found}" for found in visit.evaluate(_UNSEEN_FOCUS)]
+    return faults + [f"no focus is seen: {found}" for found in visit.evaluate(_UNSEEN_FOCUS)]
+
+
+def dark_faults(visit: Visit) -> list[str]:
+    """Return what is wrong with the colours of the open page by night."""
     visit.page.emulate_media(color_scheme="dark")
-    return [*faults, *_of("dark", violations(visit.page, LOOKS))]
+    faults = violations(visit.page, LOOKS)
+    visit.page.emulate_media(color_scheme="light")
+    return faults
 
 
 def width_faults(visit: Visit) -> list[str]:

@@ -10,9 +10,10 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from omnigate.control.auth import Credentials
+from omnigate.control.request import Gate
 from omnigate.control.routes import Endpoint, Finder, Routes
 from omnigate.control.visits import Door
-from omnigate.control.web import ControlFactory, Gate
+from omnigate.control.web import ControlFactory
 
 INTERNAL_TOKEN = "internal-token-0123456789"
 ADMIN_TOKEN = "admin-token-0123456789"

@@ -16,8 +16,9 @@ from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores, record_config
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
+from omnigate.control.request import Gate
 from omnigate.control.service import ControlParts, ControlService
-from omnigate.control.web import ControlFactory, Gate
+from omnigate.control.web import ControlFactory
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.simulation.ending import Door, NoteEnding

@@ -16,7 +16,7 @@ from tests.simulation.runner import Stage, Tally
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 #: How many runs each of the four quarters plays; ``make soak`` plays as many as one likes.
-QUARTER = 500
+QUARTER = 400
 
 
 class StageTestCase(SynchronousTestCase):
