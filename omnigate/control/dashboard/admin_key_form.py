@@ -86,8 +86,3 @@ def changes(before: AdminKeyForm, after: AdminKeyForm) -> dict[str, Any]:
 def mark(key: AdminKey) -> str:
     """Return what tells a key with these members from the same key with others."""
     return sha256_hex(_encode(key.told()).decode())[:32]
-
-
-def rotation_mark(key: AdminKey) -> str:
-    """Return what tells a key from the same key with another secret; it tells nothing of either."""
-    return sha256_hex(f"rotation of {key.sha256}")[:32]

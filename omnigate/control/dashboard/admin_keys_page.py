@@ -19,12 +19,12 @@ from omnigate.control.dashboard.admin_key_form import (
     filled,
     mark,
     members,
-    rotation_mark,
     typed,
 )
 from omnigate.control.dashboard.admin_key_rows import row_of
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import admin_key_path
+from omnigate.control.dashboard.rotations import GRACES, rotation_mark, unrotated
 from omnigate.control.dashboard.slices import page_of
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.typed_texts import faults_by_field
@@ -43,13 +43,7 @@ MAX_FORM_BYTES: Final = 16 * 1024
 MAX_ACTION_BYTES: Final = 4096
 
 #: How long the old secret works on after a rotation, in seconds, as the form offers it.
-GRACES: Final = (
-    ("0", "not at all: it stops at once"),
-    ("3600", "an hour"),
-    ("86400", "a day"),
-    ("604800", "a week"),
-    ("2592000", "30 days"),
-)
+_GRACES: Final = (*GRACES, ("2592000", "30 days"))
 
 #: What was done, by the word that the address of the page after it has.
 DONE: Final[Mapping[str, str]] = {
@@ -62,10 +56,6 @@ DONE: Final[Mapping[str, str]] = {
 _CHANGED: Final = (
     "Somebody else changed this key while you were at it. Look at what it has now, then change it "
     "again."
-)
-_ROTATED: Final = (
-    "This key was rotated meanwhile, perhaps by this very form. A secret is shown once; if nobody "
-    "has the newest one, rotate the key again."
 )
 
 
@@ -158,10 +148,7 @@ class AdminKeysPage:
         """Give a key a new secret and show it, this once."""
         key, grace = self._existing(call.name), call.form.get("grace")
 
-        def check(key: AdminKey) -> None:
-            if rotation_mark(key) != call.form.get("mark"):
-                raise GatewayError("conflict", _ROTATED)
-
+        check = unrotated(call.form.get("mark"))
         seconds = int(grace[:12]) if grace.isascii() and grace.isdigit() else grace
         try:
             new, secret = await self._changes.rotate(call, key.name, {"grace_s": seconds}, check)
@@ -211,7 +198,7 @@ class AdminKeysPage:
             done=done,
             note="" if refusal is None else refusal.message,
             grace=grace,
-            graces=GRACES,
+            graces=_GRACES,
             mark=rotation_mark(key),
         )
 

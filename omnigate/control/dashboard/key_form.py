@@ -118,8 +118,8 @@ def members(form: KeyForm) -> dict[str, Any]:
     """
     said: dict[str, Any] = {
         "name": form.name,
-        "budget_usd": _number(form.budget_usd.removeprefix("$")),
-        "soft_budget_usd": _number(form.soft_budget_usd.removeprefix("$")),
+        "budget_usd": _amount(form.budget_usd),
+        "soft_budget_usd": _amount(form.soft_budget_usd),
         "rpm": _number(form.rpm),
         "tpm": _number(form.tpm),
         "max_concurrent": _number(form.max_concurrent),
@@ -146,9 +146,10 @@ def mark(key: GatewayKey) -> str:
     return sha256_hex(_encode(written(key)).decode())[:32]
 
 
-def rotation_mark(key: GatewayKey) -> str:
-    """Return what tells a key from the same key with another secret; it tells nothing of either."""
-    return sha256_hex(f"rotation of {key.secret_sha256}")[:32]
+def _amount(text: str) -> object:
+    """Return the number of dollars that a text is; a sign without any is no empty field."""
+    number = text.removeprefix("$")
+    return _number(number) if number.strip() else text or None
 
 
 def _number(text: str) -> object:

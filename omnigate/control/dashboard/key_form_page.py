@@ -18,7 +18,6 @@ from omnigate.control.dashboard.key_form import (
     filled,
     mark,
     members,
-    rotation_mark,
     typed,
 )
 from omnigate.control.dashboard.key_view import (
@@ -31,6 +30,7 @@ from omnigate.control.dashboard.key_view import (
 from omnigate.control.dashboard.keys_page import PLACE, KeysPage
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
+from omnigate.control.dashboard.rotations import unrotated
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.typed_texts import faults_by_field
 from omnigate.control.gateway_key import GatewayKey
@@ -61,10 +61,6 @@ _CHANGED: Final = (
 _GONE: Final = (
     "There is no key of this name any more; somebody may have deleted it meanwhile. What you typed "
     "is kept, and can be made a new key, with another secret and nothing spent."
-)
-_ROTATED: Final = (
-    "This key was rotated meanwhile, perhaps by this very form. A secret is shown once; if nobody "
-    "has the newest one, rotate the key again."
 )
 
 
@@ -136,14 +132,10 @@ class KeyFormPage:
     async def rotate(self, call: Call) -> Answer:
         """Give a key a new secret and show it, this once."""
         key, choice = self._existing(call.name), call.form.get("grace")
-        minutes = call.form.get("own_minutes")
+        minutes, check = call.form.get("own_minutes"), unrotated(call.form.get("mark"))
         seconds: object = choice if choice != "own" else minutes
         if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit():
             seconds = int(seconds[:12]) * (60 if choice == "own" else 1)
-
-        def check(key: GatewayKey) -> None:
-            if rotation_mark(key) != call.form.get("mark"):
-                raise GatewayError("conflict", _ROTATED)
 
         try:
             new, secret = await self._changes.rotate(call, key.name, {"grace_s": seconds}, check)

@@ -29,15 +29,6 @@ PERIOD_WORDS: Final[Mapping[str, str]] = {
     TOTAL: "in all",
 }
 
-#: How long older secrets work on, as it is offered: seconds, and in words.
-GRACES: Final[tuple[tuple[str, str], ...]] = (
-    ("0", "Not at all: it stops at once"),
-    ("3600", "1 hour"),
-    ("86400", "24 hours"),
-    ("604800", "7 days"),
-    ("own", "Another time, typed below"),
-)
-
 #: What to send to try a key, by the kind of endpoint: a path, and a body but for the model.
 _TRIES: Final[Mapping[str, tuple[str, str]]] = {
     "chat": ("/chat/completions", '"messages": [{"role": "user", "content": "Say hello"}]'),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from omnigate.control.dashboard.key_form import rotation_mark
 from omnigate.control.dashboard.key_list import ORDERS, KeyList, wanted
 from omnigate.control.dashboard.key_states import STATES
 from omnigate.control.dashboard.key_view import (
-    GRACES,
     PERIOD_WORDS,
     find_key,
     plot_days,
@@ -17,6 +15,7 @@ from omnigate.control.dashboard.key_view import (
 )
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
+from omnigate.control.dashboard.rotations import GRACES, rotation_mark
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -97,7 +96,7 @@ class KeysPage:
             view=view_key(self._sources, self._list, key),
             states=STATES,
             path=key_path(key.name),
-            graces=GRACES,
+            graces=(*GRACES, ("own", "Another time, typed below")),
             newest=RECENT_EVENTS,
             done=done,
             rotation={**rotation, **values},

@@ -18,9 +18,9 @@ from omnigate.control.dashboard.admin_key_form import (
     changes,
     filled,
     mark,
-    rotation_mark,
 )
 from omnigate.control.dashboard.admin_key_rows import SOON_MS, badges, row_of
+from omnigate.control.dashboard.rotations import rotation_mark
 from omnigate.control.dashboard.typed_texts import entries, instant, is_local, local, step
 
 NOW = 1_795_982_400_000

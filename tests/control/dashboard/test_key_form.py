@@ -16,9 +16,9 @@ from omnigate.control.dashboard.key_form import (
     filled,
     mark,
     members,
-    rotation_mark,
     typed,
 )
+from omnigate.control.dashboard.rotations import rotation_mark
 from omnigate.control.forms import read_form
 from omnigate.control.gateway_key import MANAGED, GatewayKey
 from omnigate.control.key_change import changed
@@ -80,6 +80,13 @@ class TypedTests(SynchronousTestCase):
         """They are exact, with a dollar sign or without."""
         for text, shown in (("0.1", "0.1"), ("$5", "5"), (".5", "0.5"), ("5.", "5")):
             self.assertEqual(str(self.read(budget_usd=text)["budget_usd"]), shown)
+
+    def test_a_sign_without_an_amount(self) -> None:
+        """It is a fault of its field, and makes no key without a budget."""
+        for name in ("budget_usd", "soft_budget_usd"):
+            for text in ("$", "$ "):
+                error = self.assertRaises(BadMembersError, key_of, self.read(**{name: text}))
+                self.assertEqual({member for member, _ in error.faults}, {name})
 
     def test_lists(self) -> None:
         """One a line, with commas or with blanks."""
