@@ -33,6 +33,9 @@ ENDPOINT_KINDS: Final = (
 #: A billion tokens a minute is ten times what the largest accounts have at any provider.
 MAX_TPM: Final = 1_000_000_000
 
+#: Jobs of one key, open or in a day, that a limit may name.
+MAX_JOBS: Final = 10_000_000
+
 #: Secrets of one key that still work after newer ones took their place: rotated every hour with a
 #: grace of eight, which is more than anybody follows.
 MAX_EARLIER_SECRETS: Final = 8

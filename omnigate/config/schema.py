@@ -18,8 +18,16 @@ from typing import Annotated, Any, Final, Literal, cast
 import attrs
 
 from omnigate.capabilities import EFFORTS
-from omnigate.config import key_values, values
+from omnigate.config import key_values, media_values, values
 from omnigate.config.agreement import disagreements
+from omnigate.config.media import (
+    MAX_RECIPIENTS,
+    NO_MEDIA,
+    PUBLIC_ONLY,
+    MediaConfig,
+    MediaRouteConfig,
+    OutboundConfig,
+)
 from omnigate.config.structure import Array, Fault, Structure, Value
 from omnigate.money import parse_usd
 from omnigate.periods import PERIODS, UTC
@@ -63,6 +71,9 @@ class KeyConfig:
     ``allowed_ips`` and ``endpoints`` None mean all, ``expires_at`` None never.
     ``soft_budget_usd`` only tells. Without ``budget_period`` budgets never turn (``total``);
     ``budget_timezone`` is the zone whose midnights its days, weeks and months begin at.
+    ``max_open_jobs`` 0 means no limit, ``max_jobs_per_day`` 0 that of ``[media]``. Webhooks of its
+    jobs are signed with the secret in ``webhook_secret_env``, and their outputs are stored for its
+    own ``age_recipients``, if it has any.
     """
 
     name: Name
@@ -94,6 +105,12 @@ class KeyConfig:
         | None
     ) = None
     expires_at: Annotated[str, Value(key_values.instant)] | None = None
+    max_open_jobs: Annotated[int, Value(values.whole(0, key_values.MAX_JOBS))] = 0
+    max_jobs_per_day: Annotated[int, Value(values.whole(0, key_values.MAX_JOBS))] = 0
+    webhook_secret_env: EnvName | None = None
+    age_recipients: Annotated[
+        tuple[Annotated[str, Value(media_values.age_recipient)], ...], Array(0, MAX_RECIPIENTS)
+    ] = ()
 
     @property
     def expires_ms(self) -> int:
@@ -225,6 +242,10 @@ def _routes_by_model(config: Config) -> Mapping[str, RouteConfig]:
     return {route.model: route for route in config.routes}
 
 
+def _media_by_model(config: Config) -> Mapping[str, MediaRouteConfig]:
+    return {route.model: route for route in config.media.routes}
+
+
 @attrs.frozen
 class Config:
     """The whole file, with every reference in it resolved; made by :func:`load_config`."""
@@ -232,10 +253,16 @@ class Config:
     keys: Annotated[tuple[KeyConfig, ...], Array(0, MAX_KEYS)] = ()
     upstreams: Annotated[tuple[UpstreamConfig, ...], Array(0, MAX_UPSTREAMS)] = ()
     routes: Annotated[tuple[RouteConfig, ...], Array(0, MAX_ROUTES)] = ()
+    media: MediaConfig = NO_MEDIA
+    outbound: OutboundConfig = PUBLIC_ONLY
     retention: RetentionConfig = RetentionConfig()
     #: Looked up once per usage event, so it is made once per config.
     routes_by_model: Mapping[str, RouteConfig] = attrs.field(
         init=False, eq=False, repr=False, default=attrs.Factory(_routes_by_model, takes_self=True)
+    )
+    #: The same for media routes.
+    media_by_model: Mapping[str, MediaRouteConfig] = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(_media_by_model, takes_self=True)
     )
 
 
@@ -253,14 +280,7 @@ class ConfigError(ValueError):
 _STRUCTURE: Final = Structure(
     Config,
     {
-        (Config, "media"): "media jobs are not supported by this version: take the table out",
-        (Config, "outbound"): "is for media jobs, which this version does not support: take it out",
         (KeyConfig, "disabled"): "is for managed keys: take the key out, or give it an expires_at",
-        (KeyConfig, "max_open_jobs"): "media jobs are not supported by this version: take it out",
-        (
-            KeyConfig,
-            "max_jobs_per_day",
-        ): "media jobs are not supported by this version: take it out",
         **{
             (TargetConfig, field.name): f"is one of caps: write caps = {{ {field.name} = … }}"
             for field in attrs.fields(CapsConfig)

@@ -71,7 +71,7 @@ def unsealed(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
         upstreams=tuple(_upstream(upstream) for upstream in config.upstreams),
         capabilities=tuple(records.places),
         routes=routes,
-        media_models=(),
+        media_models=tuple(route.model for route in config.media.routes),
     )
 
 

@@ -1,0 +1,1 @@
+"""Media jobs: work at providers that takes seconds to minutes, kept until it is done."""

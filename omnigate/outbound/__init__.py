@@ -1,0 +1,1 @@
+"""Requests to addresses that somebody else chose, and to providers that the operator named."""
