@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 import attrs
 
-from omnigate.config import key_values, values
+from omnigate.config import key_values, media_values, values
 from omnigate.config.schema import Config, KeyConfig
 from omnigate.config.structure import Array, Value
 
@@ -33,6 +33,8 @@ def _words(pattern: str, longest: int) -> Schema:
 
 
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_FIELD: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_ADDRESS: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#]+"
 _MODEL: Final = r"[A-Za-z0-9@~][A-Za-z0-9._:/@+~-]*"
 
 #: What each check lets through, as far as a schema can say it.
@@ -52,6 +54,8 @@ _CHECKS: Final[Mapping[Callable[..., object], Schema]] = {
     values.header_token: _words(_NAME, 128),
     values.absolute_path: _words(r"/[^\x00-\x1f\x7f]*", values.MAX_PATH_CHARS),
     values.base_url: _words(r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#]+/v1", values.MAX_URL_CHARS),
+    values.service_url: _words(_ADDRESS, values.MAX_URL_CHARS),
+    values.origin_url: _words(_ADDRESS, values.MAX_URL_CHARS),
     values.proxy_url: _words(r"[Hh][Tt][Tt][Pp]://[^@?#]+", values.MAX_URL_CHARS),
     values.time_zone: _words(r"[A-Za-z0-9][A-Za-z0-9_+/-]*", values.MAX_ZONE_CHARS),
     values.budget: {
@@ -63,6 +67,26 @@ _CHECKS: Final[Mapping[Callable[..., object], Schema]] = {
     key_values.endpoint_kind: {"type": "string", "enum": list(key_values.ENDPOINT_KINDS)},
     # A date and time without quotes is one too; editors show it to a schema as text.
     key_values.instant: {"type": "string", "minLength": 20, "maxLength": 40},
+    media_values.input_field: _words(_FIELD, media_values.MAX_FIELD_CHARS),
+    media_values.multipliers: {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": media_values.MAX_MULTIPLIED,
+        "additionalProperties": {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": media_values.MAX_LISTED,
+            "additionalProperties": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": int(media_values.MAX_FACTOR),
+            },
+        },
+    },
+    media_values.public_url: _words(_ADDRESS, values.MAX_URL_CHARS),
+    media_values.bucket: _words(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", 63),
+    media_values.region: _words(r"[a-z0-9][a-z0-9-]{0,62}", 63),
+    media_values.age_recipient: _words(r"age1[02-9ac-hj-np-z]{58}", 62),
 }
 
 

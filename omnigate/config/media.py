@@ -81,7 +81,7 @@ class MediaTargetConfig:
 
     adapter: Annotated[AdapterName, Value(values.one_of(*ADAPTERS))]
     model: Annotated[str, Value(values.upstream_model)]
-    base_url: Annotated[str, Value(values.base_url)] | None = None
+    base_url: Annotated[str, Value(values.service_url)] | None = None
     api_key_env: EnvName | None = None
     price: MediaPriceConfig | None = None
     default_seconds: Annotated[int, Value(values.whole(1, 86_400))] | None = None
@@ -126,7 +126,7 @@ class WebhooksConfig:
 class S3Config:
     """``[media.s3]``: the bucket for ``storage = "s3"``."""
 
-    endpoint: Annotated[str, Value(values.base_url)]
+    endpoint: Annotated[str, Value(values.origin_url)]
     bucket: Annotated[str, Value(media_values.bucket)]
     access_key_env: EnvName
     secret_key_env: EnvName
@@ -157,7 +157,7 @@ class MediaConfig:
     max_jobs_per_day: Annotated[int, Value(values.whole(1, 10_000_000))] = 10_000
     max_running_per_provider: Annotated[int, Value(values.whole(1, 1_000))] = 64
     signed_url_ttl_s: Annotated[int, Value(values.whole(60, 604_800))] = 86_400
-    public_url: Annotated[str, Value(values.base_url)] | None = None
+    public_url: Annotated[str, Value(media_values.public_url)] | None = None
     storage: Annotated[Literal["local", "s3"], Value(values.one_of("local", "s3"))] = "local"
     s3: S3Config | None = None
     webhooks: WebhooksConfig = WebhooksConfig()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from omnigate.config.values import BadValueError, kind_of, quoted, text
+from omnigate.config.values import BadValueError, kind_of, quoted, service_url, text
 
 #: Names of fields that providers have are far shorter.
 MAX_FIELD_CHARS: Final = 128
@@ -90,6 +90,16 @@ def region(value: object) -> str:
     word = text(value)
     if not _REGION.fullmatch(word):
         raise BadValueError("must be 1 to 63 lower-case letters, digits or hyphens")
+    return word
+
+
+def public_url(value: object) -> str:
+    """Check what clients call the gateway: an address that ``/v1/files/…`` is put behind."""
+    word = service_url(value)
+    if word.lower().endswith("/v1"):
+        raise BadValueError(
+            f"must go up to /v1, without it (did you mean {quoted(word[: -len('/v1')])}?)"
+        )
     return word
 
 

@@ -290,7 +290,7 @@ _STRUCTURE: Final = Structure(
 
 _TOML_PLACE = re.compile(r"(?P<what>.*) \(at (?P<where>[^()]*)\)", re.DOTALL)
 _DIGITS = re.compile(r"[0-9_]+")
-_ROW = re.compile(r"(?P<table>keys|upstreams|routes)\[(?P<index>\d+)\]")
+_ROW = re.compile(r"(?P<above>media\.)?(?P<table>keys|upstreams|routes)\[(?P<index>\d+)\]")
 _PATH_PART = re.compile(r"\[(\d+)\]|([^.\[]+)")
 
 
@@ -361,7 +361,8 @@ def _with_row(fault: Fault, document: Mapping[str, object]) -> Fault:
     found = _ROW.match(fault.path)
     if found is None:
         return fault
-    rows = document.get(found["table"])
+    above = document.get("media") if found["above"] else document
+    rows = above.get(found["table"]) if isinstance(above, Mapping) else None
     row = rows[int(found["index"])] if isinstance(rows, list) else None
     field, check = ("name", values.name)
     if found["table"] == "routes":

@@ -284,6 +284,28 @@ def base_url(value: object) -> str:
     return word
 
 
+def service_url(value: object) -> str:
+    """Check the address of a server that paths are put behind: http or https, a host, any path.
+
+    A slash at its end is taken off.
+    """
+    word = text(value)
+    path = _url_path(word, ("http", "https")).rstrip("/")
+    if path and not all(
+        _PATH_SEGMENT.fullmatch(part) and part not in (".", "..") for part in path[1:].split("/")
+    ):
+        raise BadValueError("the path may hold letters, digits and . _ ~ - between single slashes")
+    return word.rstrip("/")
+
+
+def origin_url(value: object) -> str:
+    """Check an address of a scheme, a host and perhaps a port; a slash at its end is taken off."""
+    word = service_url(value)
+    if "/" in word.partition("://")[2]:
+        raise BadValueError("has no path: write https://host, with a port if need be")
+    return word
+
+
 def proxy_url(value: object) -> str:
     """Check the address of a CONNECT proxy: ``http://host:port`` and nothing behind it."""
     word = text(value)

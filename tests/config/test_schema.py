@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.config.media import MediaConfig, OutboundConfig, WebhooksConfig
 from omnigate.config.schema import (
     MAX_CONFIG_BYTES,
     MAX_FAULTS,
@@ -31,6 +32,10 @@ budget_usd = 50.10
 budget_period = "weekly"
 budget_timezone = "Europe/Stockholm"
 soft_budget_usd = 40
+max_open_jobs = 20
+max_jobs_per_day = 1000
+webhook_secret_env = "APP_WEBHOOK_SECRET"
+age_recipients = ["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudsqe9fqu0tsl9"]
 
 [[upstreams]]
 name = "openai"
@@ -66,6 +71,56 @@ cache_ttl_s = 0
   upstream = "anthropic"
   model = "claude-haiku-5-5"
 
+[media]
+max_input_bytes = 1000000
+max_output_bytes = 536870912
+max_outputs_per_job = 8
+max_job_output_bytes = 1073741824
+poll_interval_ms = 1500
+max_jobs_per_day = 5000
+max_running_per_provider = 32
+signed_url_ttl_s = 3600
+public_url = "https://ai.example.net"
+storage = "s3"
+age_recipients = ["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudsqe9fqu0tsl9"]
+  [media.webhooks]
+  max_attempts = 5
+  max_concurrent = 8
+  max_concurrent_per_key = 2
+  allow_http = false
+  allow_unsigned = true
+  [media.s3]
+  endpoint = "https://s3.example.net"
+  bucket = "outputs"
+  region = "eu-north-1"
+  addressing = "virtual"
+  access_key_env = "S3_ACCESS_KEY"
+  secret_key_env = "S3_SECRET_KEY"
+  session_token_env = "S3_SESSION_TOKEN"
+  [[media.routes]]
+  model = "film"
+  timeout_s = 900
+  cache_ttl_s = 60
+  allowed_input = ["prompt", "duration", "resolution"]
+  price_multipliers = { resolution = { "480p" = 0.5, "720p" = 1 } }
+    [[media.routes.targets]]
+    adapter = "xai_video"
+    model = "grok-imagine-video"
+    api_key_env = "XAI_API_KEY"
+    price = { per_job = 0.01, per_output = 0, per_second = 0.05, per_million_characters = 3 }
+    default_seconds = 5
+    min_seconds = 1
+    max_seconds = 10
+    [[media.routes.targets]]
+    adapter = "gemini_interactions"
+    model = "omni"
+    base_url = "http://127.0.0.1:9000/gemini/"
+    background = false
+
+[outbound]
+allow = ["10.1.2.0/24"]
+refuse = ["203.0.113.9"]
+
 [retention]
 ledger_days = 0
 ledger_ids_days = 3
@@ -94,9 +149,16 @@ upstream = "opnai"
 model = "gpt-4o-mini"
 price = { input = -1 }
 [media]
-max_outputs_per_job = 1
+max_outputs_per_job = 0
+public_url = "https://ai.example.net/v1/"
+age_recipients = ["AGE-SECRET-KEY-1"]
+s3 = { endpoint = "https://s3.example.net/x", bucket = "B", access_key_env = "A B" }
+[[media.routes]]
+model = "film"
+price_multipliers = { size = {} }
+targets = [{ adapter = "repliate", model = "m", base_url = "ftp://h" }]
 [outbound]
-allow = ["10.1.2.0/24"]
+allow = ["10.1.2.1/24"]
 """
 
 
@@ -155,8 +217,17 @@ class LoadTests(SynchronousTestCase):
                 "keys[0].rmp",
                 "keys[1].key_sha256",
                 "keys[1].name",
-                "media",
-                "outbound",
+                "media.age_recipients[0]",
+                "media.max_outputs_per_job",
+                "media.public_url",
+                "media.routes[0].price_multipliers",
+                "media.routes[0].targets[0].adapter",
+                "media.routes[0].targets[0].base_url",
+                "media.s3.access_key_env",
+                "media.s3.bucket",
+                "media.s3.endpoint",
+                "media.s3.secret_key_env",
+                "outbound.allow[0]",
                 "routes[0].cache_ttl_s",
                 "routes[0].targets[0].price.input",
                 "routes[0].targets[0].price.output",
@@ -182,6 +253,9 @@ class LoadTests(SynchronousTestCase):
             ('[[keys]]\nkey_env = "A"', "keys[0].name: "),
             ('[[keys]]\nname = "a b"\nkey_env = "A"\nrmp = 1', "keys[0].rmp: "),
             ('[[keys]]\nname = 3\nkey_env = "A"\nrmp = 1', "keys[0].rmp: "),
+            ('[[media.routes]]\nmodel = "film"', 'media.routes[0].targets ("film"): '),
+            ("[media]\nroutes = [3]", "media.routes[0]: "),
+            ("media = [3]", "media: "),
             ("keys = [3]", "keys[0]: "),
             ('keys = {name = "a"}', "keys: "),
             ("[[keyz]]\nname = 'a'", "keyz: "),
@@ -189,11 +263,30 @@ class LoadTests(SynchronousTestCase):
             faults = self.faults(text)
             self.assertTrue(any(fault.startswith(told) for fault in faults), (told, faults))
 
-    def test_media_is_refused_in_words(self) -> None:
-        (fault,) = self.faults("[[media.routes]]\nmodel = 'flux'")
-        self.assertIn("not supported by this version", fault)
-        (fault,) = self.faults('keys = [{name = "a", key_env = "A", max_open_jobs = 1}]')
-        self.assertIn('keys[0].max_open_jobs ("a"): media jobs are not supported', fault)
+    def test_the_media_part(self) -> None:
+        """Each of its tables becomes its class, and prices nano-dollars."""
+        config = load_config(WHOLE)
+        (key,), media = config.keys, config.media
+        self.assertEqual((key.max_open_jobs, key.max_jobs_per_day), (20, 1000))
+        self.assertEqual(key.webhook_secret_env, "APP_WEBHOOK_SECRET")
+        self.assertEqual(key.age_recipients, media.age_recipients)
+        self.assertEqual((media.storage, media.public_url), ("s3", "https://ai.example.net"))
+        self.assertEqual(media.webhooks, WebhooksConfig(5, 8, 2, False, True))
+        assert media.s3 is not None
+        self.assertEqual((media.s3.addressing, media.s3.region), ("virtual", "eu-north-1"))
+        film = config.media_by_model["film"]
+        factors = {"480p": Decimal("0.5"), "720p": Decimal(1)}
+        self.assertEqual(film.price_multipliers, {"resolution": factors})
+        first, second = film.targets
+        assert first.price is not None
+        self.assertEqual(first.price.nano, (10**7, 0, 5 * 10**7, 3 * 10**9))
+        self.assertEqual((first.base_url, first.background), (None, None))
+        self.assertEqual(second.base_url, "http://127.0.0.1:9000/gemini")
+        self.assertEqual((second.price, second.background, second.min_seconds), (None, False, 0))
+        self.assertEqual(config.outbound, OutboundConfig(("10.1.2.0/24",), ("203.0.113.9",)))
+        plain = load_config("")
+        self.assertEqual((plain.media, plain.outbound), (MediaConfig(), OutboundConfig()))
+        self.assertEqual(plain.media.webhooks, WebhooksConfig(8, 16, 4, False, False))
 
     def test_syntax_faults_have_their_line(self) -> None:
         (fault,) = self.faults('[[keys]]\nname = "a\nrpm = 1\n')

@@ -128,6 +128,22 @@ class CheckTests(SynchronousTestCase):
                 values.base_url(url)
             self.assertIn('"https://api.anthropic.com/v1"', str(caught.exception))
 
+    def test_addresses_of_servers(self) -> None:
+        """Paths are put behind them, so that they end without a slash; an origin has no path."""
+        self.assert_passes(
+            values.service_url,
+            "https://api.example.com",
+            "http://127.0.0.1:9000/gemini/v1",
+            "https://[::1]:8443",
+        )
+        self.assertEqual(values.service_url("https://h.example/a/"), "https://h.example/a")
+        self.assertEqual(values.origin_url("https://h.example:1/"), "https://h.example:1")
+        for bad in ("h.example", "ftp://h", "https://h/a//b", "https://h/../b", "https://h/%2e"):
+            self.assert_refused(values.service_url, bad)
+            self.assert_refused(values.origin_url, bad)
+        self.assert_refused(values.service_url, "https://h/?a", "https://u:p@h", "https://", 1)
+        self.assert_refused(values.origin_url, "https://h/a", "https://h:1/a/")
+
     def test_proxies(self) -> None:
         self.assertEqual(values.proxy_url("http://proxy:3128/"), "http://proxy:3128")
         self.assert_refused(
