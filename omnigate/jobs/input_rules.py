@@ -1,0 +1,133 @@
+"""What a job may ask for, judged before it exists: every rule that needs no state.
+
+The input is judged for the whole route: it must be one that *every* target could be sent, or a job
+would find out at the second provider what it could have been told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from omnigate.config.media import MediaRouteConfig, MediaTargetConfig
+from omnigate.errors import GatewayError
+from omnigate.jobs import durations, pricing
+from omnigate.jobs.adapters.base import Adapter, InputFault
+from omnigate.text import QUOTED_CHARS, one_line
+
+#: Fields that say how many are wanted, at one provider or another.
+COUNT_FIELDS: Final = (
+    "n",
+    "count",
+    "num_images",
+    "num_outputs",
+    "num_samples",
+    "num_videos",
+    "number_of_images",
+    "number_of_videos",
+    "sample_count",
+    "sampleCount",
+    "batch_size",
+    "max_images",
+)
+
+#: Digits of a count that is written as text.
+MAX_COUNT_DIGITS: Final = 9
+
+#: Values or names that a message lists; a client gets the idea from a few.
+MAX_NAMED: Final = 20
+
+
+def check_input(
+    route: MediaRouteConfig, adapters: Mapping[str, Adapter], input: Mapping[str, Any]
+) -> None:
+    """Judge the ``input`` of a job for ``route``.
+
+    :param adapters: by name, those of the route's targets among them.
+    :raises GatewayError: ``invalid_request``, with the field at fault as its ``param``.
+    """
+    _check_fields(route, input)
+    duration = _check_duration(input)
+    _check_counts(input)
+    for target in route.targets:
+        _check_seconds(target, duration)
+    _check_listed(route, input)
+    for target in route.targets:
+        try:
+            adapters[target.adapter].check(target.model, input)
+        except InputFault as fault:
+            _refuse(fault.field, f"{fault.message} ({target.adapter} {target.model})")
+
+
+def _refuse(field: str, message: str) -> NoReturn:
+    place = f"input.{one_line(field, QUOTED_CHARS)}" if field else "input"
+    raise GatewayError("invalid_request", f"{place}: {message}", param=place)
+
+
+def _check_fields(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:
+    if route.allowed_input is None:
+        return
+    allowed = frozenset(route.allowed_input)
+    for field in input:
+        if field not in allowed:
+            _refuse(
+                field, f"{route.model} takes no such field; it takes {_some(route.allowed_input)}"
+            )
+
+
+def _check_duration(input: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return the field and the milliseconds, None where the input names no duration."""
+    found = None
+    for field in durations.FIELDS:
+        value = input.get(field)
+        if value is None:
+            continue
+        try:
+            length = durations.milliseconds(value)
+        except durations.BadDurationError as error:
+            _refuse(field, str(error))
+        # The first is billed; a provider that reads another one would make more than that.
+        if found is not None and found[1] != length:
+            _refuse(field, f"says something else than {found[0]}; give one duration")
+        found = found or (field, length)
+    return found
+
+
+def _check_counts(input: Mapping[str, Any]) -> None:
+    for field in COUNT_FIELDS:
+        value = input.get(field)
+        if value is not None and not _is_count(value):
+            _refuse(field, "write a whole number, and none below 0")
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_COUNT_DIGITS and value.isascii() and value.isdigit()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 <= value < 10**MAX_COUNT_DIGITS and value == int(value)
+
+
+def _check_seconds(target: MediaTargetConfig, duration: tuple[str, int] | None) -> None:
+    if target.max_seconds is not None and duration is not None:
+        field, length = duration
+        if length > target.max_seconds * 1000:
+            _refuse(field, f"may be {target.max_seconds} seconds at most")
+    # A duration of 0 leaves it to the provider, and a price per second must have seconds.
+    if (
+        pricing.is_per_second(target.price)
+        and target.default_seconds is None
+        and (duration is None or not duration[1])
+    ):
+        _refuse("duration", "is needed, since this model is paid per second; give seconds")
+
+
+def _check_listed(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:
+    for field, listed in route.price_multipliers.items():
+        if field in input and pricing.written(input[field]) not in listed:
+            _refuse(field, f"must be one of {_some(tuple(listed))}, or left out")
+
+
+def _some(words: tuple[str, ...]) -> str:
+    more = " and others" if len(words) > MAX_NAMED else ""
+    return ", ".join(words[:MAX_NAMED]) + more

@@ -1,0 +1,165 @@
+"""What a job may ask for: a table of inputs and the refusals they meet."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, cast
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from omnigate.config.media import MediaPriceConfig, MediaRouteConfig, MediaTargetConfig
+from omnigate.errors import GatewayError
+from omnigate.jobs.adapters.base import Adapter, InputFault
+from omnigate.jobs.input_rules import COUNT_FIELDS, check_input
+
+PER_SECOND = MediaPriceConfig(per_second=Decimal("0.05"))
+PER_JOB = MediaPriceConfig(per_job=Decimal("0.05"))
+
+
+class Choosy:
+    """An adapter that refuses what it was told to."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+
+    def check(self, model: str, input: Mapping[str, Any]) -> None:
+        """Refuse the field, if it is there."""
+        if self.refuses in input:
+            raise InputFault(self.refuses, "is nothing for us")
+
+
+ADAPTERS = cast(
+    "Mapping[str, Adapter]", {"replicate": Choosy(), "fal": Choosy(), "gemini": Choosy("fps")}
+)
+
+
+def route(*targets: MediaTargetConfig, **more: Any) -> MediaRouteConfig:
+    """Return a route with these targets, or with one that costs the same for every job."""
+    return MediaRouteConfig(model="film", targets=targets or (target(),), **more)
+
+
+def target(price: MediaPriceConfig | None = PER_JOB, **more: Any) -> MediaTargetConfig:
+    """Return a target."""
+    return MediaTargetConfig(**{"adapter": "replicate", "model": "a/b", "price": price, **more})
+
+
+ANY = route()
+TIMED = route(target(PER_SECOND, max_seconds=10))
+DEFAULTED = route(target(), target(PER_SECOND, default_seconds=5, max_seconds=8))
+MIXED = route(target(), target(PER_SECOND, adapter="fal"))
+LISTED = route(
+    price_multipliers={
+        "resolution": {"480p": Decimal("0.5"), "720p": Decimal(1)},
+        "hd": {"true": Decimal(2)},
+        "n": {"1": Decimal(1), "2": Decimal(2)},
+    }
+)
+NARROW = route(allowed_input=("prompt", "seed"))
+FAILOVER = route(target(), target(adapter="gemini", model="veo-3"))
+
+TAKEN: list[tuple[MediaRouteConfig, dict[str, Any]]] = [
+    (ANY, {}),
+    (ANY, {"prompt": "x", "anything": {"deep": [1, -2]}}),
+    (ANY, {"duration": 5}),
+    (ANY, {"duration": "5"}),
+    (ANY, {"duration": "5s"}),
+    (ANY, {"duration": 4.5}),
+    (ANY, {"duration": 0}),
+    (ANY, {"duration": None}),
+    (ANY, {"duration": 5, "seconds": "5s"}),
+    (ANY, {"n": 0}),
+    (ANY, {"n": "2"}),
+    (ANY, {"n": 2.0}),
+    (ANY, {"n": None}),
+    (TIMED, {"duration": 10}),
+    (TIMED, {"durationSeconds": "9.999s"}),
+    (DEFAULTED, {}),
+    (DEFAULTED, {"duration": 0}),
+    (DEFAULTED, {"duration": 8}),
+    (MIXED, {"seconds": 3}),
+    (LISTED, {}),
+    (LISTED, {"resolution": "720p", "hd": True, "n": 2}),
+    (LISTED, {"n": "2"}),
+    (NARROW, {"prompt": "x", "seed": 1}),
+    (NARROW, {}),
+    (FAILOVER, {"prompt": "x"}),
+]
+
+#: Route, input, the member at fault, a word of the remedy.
+REFUSED: list[tuple[MediaRouteConfig, dict[str, Any], str, str]] = [
+    (ANY, {"duration": -1}, "duration", "none below 0"),
+    (ANY, {"duration": "-1"}, "duration", "none below 0"),
+    (ANY, {"duration": "-1s"}, "duration", "none below 0"),
+    (ANY, {"duration": "auto"}, "duration", "write seconds"),
+    (ANY, {"duration": "5 minutes"}, "duration", "write seconds"),
+    (ANY, {"duration": True}, "duration", "write seconds"),
+    (ANY, {"duration": [5]}, "duration", "write seconds"),
+    (ANY, {"duration": 86_401}, "duration", "86400 seconds at most"),
+    (ANY, {"duration": 10**400}, "duration", "86400 seconds at most"),
+    (ANY, {"duration_seconds": -0.5}, "duration_seconds", "none below 0"),
+    (ANY, {"seconds": "x"}, "seconds", "write seconds"),
+    (ANY, {"durationSeconds": {}}, "durationSeconds", "write seconds"),
+    (ANY, {"duration": 1, "seconds": 60}, "seconds", "one duration"),
+    (ANY, {"n": -1}, "n", "none below 0"),
+    (ANY, {"n": "-1"}, "n", "whole number"),
+    (ANY, {"n": 1.5}, "n", "whole number"),
+    (ANY, {"n": True}, "n", "whole number"),
+    (ANY, {"n": "two"}, "n", "whole number"),
+    (ANY, {"n": "²"}, "n", "whole number"),
+    (ANY, {"n": 10**400}, "n", "whole number"),
+    (ANY, {"n": float("inf")}, "n", "whole number"),
+    (ANY, {"num_images": -4}, "num_images", "whole number"),
+    (TIMED, {}, "duration", "paid per second"),
+    (TIMED, {"duration": None}, "duration", "paid per second"),
+    (TIMED, {"duration": 0}, "duration", "paid per second"),
+    (TIMED, {"duration": 10.001}, "duration", "10 seconds at most"),
+    (TIMED, {"seconds": "11s"}, "seconds", "10 seconds at most"),
+    (DEFAULTED, {"duration": 9}, "duration", "8 seconds at most"),
+    (MIXED, {"prompt": "x"}, "duration", "paid per second"),
+    (LISTED, {"resolution": "4k"}, "resolution", "480p, 720p"),
+    (LISTED, {"resolution": "720P"}, "resolution", "480p, 720p"),
+    (LISTED, {"resolution": None}, "resolution", "or left out"),
+    (LISTED, {"resolution": ["720p"]}, "resolution", "480p, 720p"),
+    (LISTED, {"hd": False}, "hd", "true"),
+    (LISTED, {"n": 3}, "n", "1, 2"),
+    (NARROW, {"prompt": "x", "steps": 4}, "steps", "it takes prompt, seed"),
+    (NARROW, {"Prompt": "x"}, "Prompt", "it takes prompt, seed"),
+    (FAILOVER, {"prompt": "x", "fps": 24}, "fps", "nothing for us (gemini veo-3)"),
+]
+
+
+class CheckInputTests(SynchronousTestCase):
+    def test_what_is_taken(self) -> None:
+        """None of these is refused."""
+        for where, input in TAKEN:
+            check_input(where, ADAPTERS, input)
+
+    def test_what_is_refused(self) -> None:
+        """Each is a 400 that names the member at fault and says what to do."""
+        for where, input, field, remedy in REFUSED:
+            with self.assertRaises(GatewayError) as caught:
+                check_input(where, ADAPTERS, input)
+            error = caught.exception
+            self.assertEqual(error.kind.code, "invalid_request", input)
+            self.assertEqual(error.kind.status, 400)
+            self.assertEqual(error.param, f"input.{field}", input)
+            self.assertIn(remedy, error.message)
+            self.assertTrue(error.message.startswith(f"input.{field}: "), error.message)
+
+    def test_every_count_is_looked_at(self) -> None:
+        """Whatever a provider calls the number of files, none is below 0."""
+        for field in COUNT_FIELDS:
+            with self.assertRaises(GatewayError) as caught:
+                check_input(ANY, ADAPTERS, {field: -1})
+            self.assertEqual(caught.exception.param, f"input.{field}")
+
+    def test_a_refusal_stays_short(self) -> None:
+        """A field's name comes from the client, and a list of values may be long."""
+        wide = route(
+            price_multipliers={"size": {str(place): Decimal(1) for place in range(256)}},
+            allowed_input=("size", *(f"f{place}" for place in range(199))),
+        )
+        for input in ({"a" * 1_000_000: 1}, {"line\nbreak\x1b": 1}, {"size": "x"}):
+            with self.assertRaises(GatewayError) as caught:
+                check_input(wide, ADAPTERS, input)
+            self.assertLess(len(caught.exception.message), 600)
+            self.assertTrue(caught.exception.message.isprintable())
