@@ -30,12 +30,15 @@ from random import Random
 import attrs
 
 from omnigate.testing.platter import (
+    FOLDER,
     Create,
     Cut,
     LostSync,
+    MakeFolder,
     Mark,
     Platter,
     Remove,
+    RemoveFolder,
     Rename,
     Reread,
     Step,
@@ -199,7 +202,8 @@ class MemoryDisk:
         for number, file in self._platter.files.items():
             if file.changes:
                 self._do(Sync(number))
-        for folder in self.folders:
+        inner = [path for path, number in self._platter.names.items() if number == FOLDER]
+        for folder in (*self.folders, *inner):
             self._do(SyncFolder(folder))
 
     def mark(self, value: object) -> None:
@@ -257,9 +261,9 @@ class MemoryDisk:
     def _open(self, path: str, flags: int) -> int:
         path = posixpath.normpath(path)
         number = 0
-        if path not in self.folders:
+        if not self._is_folder(path):
             number = self._platter.names.get(path, 0)
-            if flags & os.O_DIRECTORY or posixpath.dirname(path) not in self.folders:
+            if flags & os.O_DIRECTORY or not self._is_folder(posixpath.dirname(path)):
                 raise _error(errno.ENOENT, path)
             if number and flags & os.O_CREAT and flags & os.O_EXCL:
                 raise _error(errno.EEXIST, path)
@@ -366,9 +370,11 @@ class MemoryDisk:
         self._attempt("replace", target)
         source, target = posixpath.normpath(source), posixpath.normpath(target)
         number = self._platter.names.get(source)
-        if number is None or posixpath.dirname(target) not in self.folders:
+        if not number or not self._is_folder(posixpath.dirname(target)):
             raise _error(errno.ENOENT, source)
-        if posixpath.dirname(source) != posixpath.dirname(target):
+        if self._is_folder(target):
+            raise _error(errno.EISDIR, target)
+        if self._machine(source) != self._machine(target):
             raise _error(errno.EXDEV, source)
         if source != target:
             self._freed(target)
@@ -381,14 +387,39 @@ class MemoryDisk:
         number = self._platter.names.get(path)
         if number is None:
             raise _error(errno.ENOENT, path)
+        if number == FOLDER:
+            raise _error(errno.EISDIR, path)
         self._freed(path)
         self._do(Remove(path, number))
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        """Make a folder in another."""
+        self._attempt("mkdir", path)
+        path = posixpath.normpath(path)
+        if self._is_folder(path) or path in self._platter.names:
+            raise _error(errno.EEXIST, path)
+        if not self._is_folder(posixpath.dirname(path)):
+            raise _error(errno.ENOENT, path)
+        self._do(MakeFolder(path))
+
+    def rmdir(self, path: str) -> None:
+        """Remove a folder with nothing in it."""
+        self._attempt("rmdir", path)
+        path = posixpath.normpath(path)
+        number = self._platter.names.get(path)
+        if number is None:
+            raise _error(errno.ENOENT, path)
+        if number != FOLDER:
+            raise _error(errno.ENOTDIR, path)
+        if any(posixpath.dirname(name) == path for name in self._platter.names):
+            raise _error(errno.ENOTEMPTY, path)
+        self._do(RemoveFolder(path))
 
     def listdir(self, folder: str) -> list[str]:
         """Return the names in a folder, in no order."""
         self._attempt("listdir", folder, changes=False)
         folder = posixpath.normpath(folder)
-        if folder not in self.folders:
+        if not self._is_folder(folder):
             raise _error(errno.ENOENT, folder)
         names = (path.rpartition("/") for path in self._platter.names)
         inner = [name for head, _, name in names if head == folder.rstrip("/")]
@@ -399,7 +430,7 @@ class MemoryDisk:
         """Tell kind, number, length and time of a file or folder."""
         self._attempt("stat", path, changes=False)
         path = posixpath.normpath(path)
-        if path in self.folders:
+        if self._is_folder(path):
             return self._told(0)
         number = self._platter.names.get(path)
         if number is None:
@@ -443,6 +474,9 @@ class MemoryDisk:
         inside = [f for f in self.folders if path == f or path.startswith(f.rstrip("/") + "/")]
         return max(inside, key=len, default=path)
 
+    def _is_folder(self, path: str) -> bool:
+        return path in self.folders or self._platter.names.get(path) == FOLDER
+
     def _any(self, fd: int) -> _Opened:
         opened = self._opened.get(fd)
         if opened is None:
@@ -467,7 +501,7 @@ class MemoryDisk:
 
     def _freed(self, path: str) -> None:
         number = self._platter.names.get(path)
-        if number is not None:
+        if number:
             self._give_back(path, len(self._platter.files[number].content))
 
     def _attempt(self, call: str, path: str, changes: bool = True) -> None:

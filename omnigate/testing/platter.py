@@ -6,7 +6,9 @@ The model behind :mod:`omnigate.testing.memory_disk`, without files, descriptors
 * the bytes of a file may be there, or not, or torn at any byte, with zero bytes in the place of the
   rest, or with zero bytes in the place of an earlier write while a later one is there;
 * names that were made, moved or removed may be so, or not, each for itself, until their folder is
-  synced; only a rename is whole, and a sync of a file says nothing of its name;
+  synced; only a rename within a folder is whole, and a sync of a file says nothing of its name. One
+  into another folder may have made the new name and not removed the old one, and the other way
+  round; what is in a folder that is gone is gone too;
 * a sync that failed has lost what it was for: the cache shows it, a later sync does not write it.
 """
 
@@ -20,6 +22,9 @@ import attrs
 
 #: Of so many names not synced every subset is tried: 64 states. Of more only the simple ones.
 MAX_WHOLE_NAMES = 6
+
+#: What stands in the place of a file's number behind the name of a folder.
+FOLDER = 0
 
 
 @attrs.frozen
@@ -69,8 +74,22 @@ class Reread:
 
 
 @attrs.frozen
+class MakeFolder:
+    """A folder was made in another; the number of any is :data:`FOLDER`."""
+
+    path: str
+
+
+@attrs.frozen
+class RemoveFolder:
+    """A folder was removed, with nothing in it."""
+
+    path: str
+
+
+@attrs.frozen
 class Rename:
-    """A file was renamed within its folder, over another if there was one."""
+    """A file was renamed, over another if there was one."""
 
     source: str
     target: str
@@ -99,7 +118,7 @@ class Mark:
     value: object
 
 
-NameChange = Create | Rename | Remove
+NameChange = Create | Rename | Remove | MakeFolder | RemoveFolder
 Step = NameChange | Write | Cut | Sync | LostSync | Reread | SyncFolder | Mark
 
 #: Given the length of a write, at which bytes to tear it.
@@ -225,14 +244,21 @@ class Platter:
     """All files of a disk and their names.
 
     :ivar files: by number.
-    :ivar names: the number behind each path, as a process sees it.
+    :ivar names: the number behind each path, as a process sees it; :data:`FOLDER` for a folder in
+        one of the machines' folders, which themselves are always there.
     """
 
     def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
-        """Make a disk that has these files for certain."""
+        """Make a disk that has these files for certain; a path with a slash at its end: a folder.
+
+        Folders come before what is in them.
+        """
         self.files: dict[int, StoredFile] = {}
         self.names: dict[str, int] = {}
         for path, content in (contents or {}).items():
+            if path.endswith("/"):
+                self.names[path.rstrip("/")] = FOLDER
+                continue
             number = len(self.files) + 1
             self.files[number], self.names[path] = StoredFile(number, content), number
         self._durable_names = dict(self.names)
@@ -262,7 +288,11 @@ class Platter:
             if isinstance(step, Create):
                 self.files[step.number] = StoredFile(step.number)
             _rename(self.names, step)
-            self._name_changes.append(step)
+            if isinstance(step, Rename) and _parent(step.source) != _parent(step.target):
+                self._name_changes.append(Create(step.target, step.number))
+                self._name_changes.append(Remove(step.source, step.number))
+            else:
+                self._name_changes.append(step)
 
     def _sync_folder(self, folder: str) -> None:
         waiting = []
@@ -279,17 +309,17 @@ class Platter:
         :param opened: the numbers of those that somebody has open.
         """
         used = {*opened, *self.names.values(), *self._durable_names.values()}
-        used.update(change.number for change in self._name_changes)
+        used.update(getattr(change, "number", FOLDER) for change in self._name_changes)
         for number in [number for number in self.files if number not in used]:
             del self.files[number]
 
     def shown(self) -> dict[str, bytes]:
         """Return what processes see."""
-        return {path: bytes(self.files[number].content) for path, number in self.names.items()}
+        return {path: bytes(self.files[n].content) for path, n in self.names.items() if n}
 
     def certain(self) -> dict[str, bytes]:
         """Return what is on the disk whatever happens."""
-        return {path: self.files[number].durable for path, number in self._durable_names.items()}
+        return {path: self.files[n].durable for path, n in self._durable_names.items() if n}
 
     def crash(self, folder: str, rng: Random | None) -> None:
         """Lose the power of the machine that has this folder, and go on with what is left.
@@ -303,13 +333,14 @@ class Platter:
         after = {path: n for path, n in self._durable_names.items() if _within(path, folder)}
         for change in kept:
             _rename(after, change)
+        after = _reachable(after, self._all_folders())
         self._durable_names = {
             path: n for path, n in self._durable_names.items() if not _within(path, folder)
         } | after
         self._name_changes = [
             one for one in self._name_changes if not _within(_folder(one), folder)
         ]
-        for number in set(after.values()):
+        for number in {*after.values()} - {FOLDER}:
             file = self.files[number]
             content = file.durable if rng is None else file.any_state(rng)
             self.files[number] = StoredFile(number, content)
@@ -333,9 +364,17 @@ class Platter:
             names = self._durable_names.copy()
             for change in subset:
                 _rename(names, change)
+            names = _reachable(names, self._all_folders())
             if len(choices) < 2 or names not in choices:
                 choices.append(names)
         return choices
+
+    def _all_folders(self) -> set[str]:
+        """Return every folder that was ever made and may be missed now."""
+        made = {path for path, number in self.names.items() if number == FOLDER}
+        made.update(path for path, number in self._durable_names.items() if number == FOLDER)
+        changed = (c for c in self._name_changes if isinstance(c, MakeFolder | RemoveFolder))
+        return made.union(change.path for change in changed)
 
     def power_losses(
         self, step: Step, tears: Tears, rng: Random | None, mixed: int
@@ -347,7 +386,7 @@ class Platter:
 
         :param mixed: how many states to add in which each file has a fate of its own.
         """
-        every = isinstance(step, Create | Rename | Remove | SyncFolder | Mark)
+        every = isinstance(step, NameChange | SyncFolder | Mark)
         choices = self.name_choices(every)
         changed = {number: file for number, file in self.files.items() if file.changes}
         base = {n: file.durable for n, file in self.files.items() if n not in changed}
@@ -369,7 +408,15 @@ class Platter:
 
 
 def _contents(names: Mapping[str, int], files: Mapping[int, bytes]) -> dict[str, bytes]:
-    return {path: files[number] for path, number in names.items()}
+    return {path if n else f"{path}/": files[n] if n else b"" for path, n in names.items()}
+
+
+def _reachable(names: dict[str, int], folders: set[str]) -> dict[str, int]:
+    """Return the names without those in a folder that is not there."""
+    gone = [folder for folder in folders if names.get(folder) != FOLDER]
+    if not gone:
+        return names
+    return {p: n for p, n in names.items() if not any(_within(p, folder) for folder in gone)}
 
 
 def _rename(names: dict[str, int], change: NameChange) -> None:
@@ -380,12 +427,18 @@ def _rename(names: dict[str, int], change: NameChange) -> None:
         if names.get(change.source) == change.number:
             del names[change.source]
         names[change.target] = change.number
-    elif names.get(change.path) == change.number:
+    elif isinstance(change, MakeFolder):
+        names[change.path] = FOLDER
+    elif names.get(change.path) == getattr(change, "number", FOLDER):
         del names[change.path]
 
 
 def _folder(change: NameChange) -> str:
-    return posixpath.dirname(change.target if isinstance(change, Rename) else change.path)
+    return _parent(change.target if isinstance(change, Rename) else change.path)
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(path)
 
 
 def _within(path: str, folder: str) -> bool:
