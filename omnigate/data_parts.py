@@ -29,6 +29,7 @@ from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.count_reports import CountReports
 from omnigate.gateway.delivery import Delivery
+from omnigate.gateway.forwards import Forwards
 from omnigate.gateway.own_usage import OwnUsage
 from omnigate.gateway.plane import DataPlane
 from omnigate.gateway.plane_figures import Identity, PlaneFigures
@@ -86,6 +87,7 @@ def data_service(
     access_log = AccessLog(settings.access_log, log_writer, reactor, shared=shared is not None)
     books = Books(spool.append, reports.refusal)
     plane = DataPlane(settings, reactor, watchdog, books, access_log, time.time, shared)
+    plane.forwards = Forwards(client)
     plane.own_usage = OwnUsage(client.get)
     parts = DataParts(
         plane=plane,

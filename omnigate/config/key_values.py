@@ -19,7 +19,8 @@ from omnigate.periods import END_MS, rfc3339
 #: Sixty-four networks are a company's; a longer list is kept where the networks are, in a firewall.
 MAX_NETWORKS: Final = 64
 
-#: The kinds of the model endpoints (:mod:`omnigate.dialects.endpoints`), and the model list.
+#: The kinds of the model endpoints (:mod:`omnigate.dialects.endpoints`), the model list, and media
+#: jobs with their files.
 ENDPOINT_KINDS: Final = (
     "chat",
     "completions",
@@ -28,6 +29,7 @@ ENDPOINT_KINDS: Final = (
     "messages",
     "count_tokens",
     "models",
+    "jobs",
 )
 
 #: A billion tokens a minute is ten times what the largest accounts have at any provider.

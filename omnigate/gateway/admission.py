@@ -6,7 +6,9 @@ hold, and that memory as a whole.  A declared length counts twice, as received a
 
 from __future__ import annotations
 
-from omnigate.errors import GatewayError
+from math import ceil
+
+from omnigate.errors import MAX_OWN_RETRY_AFTER, GatewayError
 
 #: One key may hold a quarter of the body memory, so that none shuts all others out.
 KEY_SHARE = 4
@@ -87,6 +89,28 @@ def too_many(limit: int) -> GatewayError:
         f"this key already has {limit} requests in flight; wait for one to end",
         retry_after=RETRY_AFTER_SECONDS,
     )
+
+
+def too_fast(rpm: int, wait: float) -> GatewayError:
+    """What a client is told whose key has sent its requests of this minute."""
+    return GatewayError(
+        "rate_limit_exceeded",
+        f"this key may send {rpm} requests a minute; wait and try again",
+        retry_after=min(ceil(wait), MAX_OWN_RETRY_AFTER),
+    )
+
+
+def used_up() -> GatewayError:
+    """What a client is told whose key is blocked."""
+    return GatewayError(
+        "budget_exceeded",
+        "this key has used up its budget for the period; ask the operator to raise it",
+    )
+
+
+def too_large(size: int, limit: int) -> GatewayError:
+    """What a client is told whose body is too large, before any of it is read."""
+    return GatewayError("request_too_large", f"the body has {size} bytes and the limit is {limit}")
 
 
 def too_large_together() -> GatewayError:

@@ -90,6 +90,31 @@ class ControlClient:
         """
         return self._bounded(b"POST", path, body, POST_SECONDS)
 
+    def take(self) -> UpstreamConnection | None:
+        """A kept connection, if one is idle, for a request of :meth:`written`."""
+        return self._pool.take()
+
+    def open(self) -> Deferred[UpstreamConnection]:
+        """A fresh connection for one."""
+        return self._pool.open()
+
+    def written(self, method: bytes, target: bytes, lines: bytes, body: bytes) -> bytes:
+        """Return a whole request, with its credential.
+
+        :param target: path and query below the control plane's address, in plain characters.
+        :param lines: further header lines, each with its CRLF.
+        """
+        if method == b"POST":
+            lines += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+        return b"%b %b%b HTTP/1.1\r\n%b%b\r\n%b" % (
+            method,
+            self._base_path,
+            target,
+            self._headers,
+            lines,
+            body,
+        )
+
     def close(self) -> Deferred[None]:
         """Close the kept connections."""
         self._pool.close()

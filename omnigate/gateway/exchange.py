@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from math import ceil
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.dialects.endpoints import ENDPOINTS, Endpoint, protocol_at
-from omnigate.errors import CLIENT_GONE, MAX_OWN_RETRY_AFTER, GatewayError, envelope
+from omnigate.errors import CLIENT_GONE, GatewayError, envelope
 from omnigate.events import TokenCounts
 from omnigate.gateway import reads, repeats, settle
+from omnigate.gateway.admission import too_fast, too_large, used_up
+from omnigate.gateway.forward import Forward
 from omnigate.gateway.forwarding import Forwarding
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.key_rules import Place, TokenPlace, place_with_tokens, total_of
@@ -95,7 +96,7 @@ class Exchange:
         self._ticket: Place | None = None
         self._scanner: BodyScanner | None = None
         self._arriving: Gathered | None = None
-        self._forwarding: Forwarding | None = None
+        self._forwarding: Forwarding | Forward | None = None
         self._settled = False
         self.keep_as: tuple[bytes, float] | None = None
 
@@ -118,21 +119,40 @@ class Exchange:
         """Take in the body; when it is complete, find the route and go."""
         try:
             if self.endpoint is None:
-                reads.ask(self)
-                return
-            if last and self._arriving is None:
+                self._body_of_other(data, last)
+            elif last and self._arriving is None:
                 self.body = data
                 self.scan = scan_body(data)
-            else:
-                self._gather(data)
-                if not last:
-                    return
-                self._finish_body()
-            self._forward()
+                self._forward()
+            elif self.take_in(data, last):
+                self._forward()
         except ScanError as error:
             self.refuse(GatewayError(error.code, error.message, param=error.param))
         except GatewayError as error:
             self.refuse(error)
+
+    def _body_of_other(self, data: bytes, last: bool) -> None:
+        """Take in what belongs to a request that no upstream is asked."""
+        if isinstance(self._forwarding, Forward):
+            self._forwarding.body_piece(data, last)
+        else:
+            reads.ask(self)
+
+    def take_in(self, data: bytes, last: bool) -> bool:
+        """Take in a piece of the body; ``True`` when it is complete, and scanned."""
+        if last and self._arriving is None:
+            self.body = data
+            self.scan = scan_body(data)
+            return True
+        self._gather(data)
+        if last:
+            self._finish_body()
+        return last
+
+    def forward_to_control(self, forward: Forward, ticket: Place) -> None:
+        """Have the control plane answer this; a place is held until it has."""
+        self._forwarding = forward
+        self._ticket = ticket
 
     def client_lost(self) -> None:
         """The client is gone."""
@@ -173,33 +193,23 @@ class Exchange:
         plane = self.plane
         key = self.authenticate()
         if key.blocked:
-            raise GatewayError(
-                "budget_exceeded",
-                "this key has used up its budget for the period; ask the operator to raise it",
-            )
+            raise used_up()
         if key.rules is not None:
             key.rules.check_endpoint(endpoint.kind)
         length = self.head.content_length
-        too_large = length > plane.max_body_bytes
+        is_too_large = length > plane.max_body_bytes
         # What is too large is never read and takes no memory; were it counted, its client would be
         # told to come back with it.
         self._ticket = plane.admission.enter(
-            key.use, key.max_concurrent, 0 if too_large else length
+            key.use, key.max_concurrent, 0 if is_too_large else length
         )
         bucket = key.bucket
         if bucket is not None and endpoint.metered:
             wait = bucket.take(plane.clock.seconds())
             if wait > 0.0:
-                raise GatewayError(
-                    "rate_limit_exceeded",
-                    f"this key may send {key.rpm} requests a minute; wait and try again",
-                    retry_after=min(ceil(wait), MAX_OWN_RETRY_AFTER),
-                )
-        if too_large:
-            raise GatewayError(
-                "request_too_large",
-                f"the body has {length} bytes and the limit is {plane.max_body_bytes}",
-            )
+                raise too_fast(key.rpm, wait)
+        if is_too_large:
+            raise too_large(length, plane.max_body_bytes)
 
     def _gather(self, data: bytes) -> None:
         """Take in a piece of a body that comes in several."""

@@ -18,6 +18,7 @@ from omnigate.gateway.admission import Admission
 from omnigate.gateway.cache import ResponseCache
 from omnigate.gateway.compiling import compile_tables
 from omnigate.gateway.exchange import Exchange
+from omnigate.gateway.forwards import Forwards
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.own_usage import OwnUsage
 from omnigate.gateway.parse_memory import ParseMemory
@@ -62,6 +63,7 @@ class DataPlane:
     :ivar lag: how long the reactor was held.
     :ivar new_id: gives a request id.
     :ivar installed_at: when the config in force was installed, in seconds since 1970.
+    :ivar forwards: sends the jobs API to the control plane; ``None`` where there is none.
     :ivar own_usage: asks what a key has spent; ``None`` where nobody can be asked.
     :ivar draining: a stop was asked for; ``/readyz`` says so.
     """
@@ -83,6 +85,7 @@ class DataPlane:
         "date",
         "debug_headers",
         "draining",
+        "forwards",
         "heartbeat_seconds",
         "held",
         "installed_at",
@@ -152,6 +155,7 @@ class DataPlane:
         self.installed_at: float | None = None
         self.missing_credentials = 0
         self.draining = False
+        self.forwards: Forwards | None = None
         self.own_usage: OwnUsage | None = None
         self.new_id = RequestIds().take
         # Nobody's word is asked for where nobody is trusted.

@@ -12,8 +12,9 @@ import msgspec
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
-from omnigate.gateway import own_usage, settle
+from omnigate.gateway import forward, own_usage, settle
 from omnigate.gateway.headers import id_lines
+from omnigate.gateway.job_paths import job_path
 from omnigate.gateway.key_rules import MODELS as MODEL_LIST
 from omnigate.text import quoted
 
@@ -27,7 +28,9 @@ _WITHOUT_ID = "/healthz"
 MODELS = "/v1/models"
 #: What Claude Code asks before anything else, without a key; a 404 lets it go on.
 _HELLO = "/api/hello"
-_ROOT = b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/messages"]}'
+_ROOT = (
+    b'{"name":"omnigate","api":["/v1/chat/completions","/v1/responses","/v1/messages","/v1/jobs"]}'
+)
 #: The methods of RFC 9110 §9 and RFC 5789: to be refused here, but not unknown.
 _KNOWN_METHODS = frozenset(
     (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")
@@ -59,6 +62,12 @@ def answer(exchange: Exchange) -> bool:
             headers=((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")),
             status=426,
         )
+    job = job_path(path)
+    if job is not None:
+        if method not in job.methods:
+            exchange.authenticate()
+            raise _wrong_method(method, job.allowed)
+        return forward.begin(exchange, job)
     key = exchange.authenticate()
     if path in ENDPOINTS:
         raise _wrong_method(method, "POST")

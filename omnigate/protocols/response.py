@@ -114,6 +114,36 @@ class Response:
         self._transport.write(block + body)
         self._owner.response_ended(self)
 
+    def head_alone(self, status: int, headers: bytes, size: int | None) -> None:
+        """Send the head of an answer to HEAD, whose body nobody has read.
+
+        :param size: the length of that body; None where it is not known.
+        """
+        self.started = self.ended = True
+        block = b"%b%b%b%b%b\r\n" % (
+            status_line(status),
+            self._date.line(),
+            b"" if size is None else b"content-length: %d\r\n" % size,
+            headers,
+            b"" if self.keep_alive else b"connection: close\r\n",
+        )
+        self._transport.write(block)
+        self._owner.response_ended(self)
+
+    def begin_sized(self, status: int, headers: bytes, size: int, first: bytes, flow: Flow) -> None:
+        """Do as :meth:`begin`, with a length that the body is known to have."""
+        self.started = True
+        self._flow = flow
+        self.bytes_out = len(first)
+        head = b"%b%bcontent-length: %d\r\n%b%b\r\n" % (
+            status_line(status),
+            self._date.line(),
+            size,
+            headers,
+            b"" if self.keep_alive else b"connection: close\r\n",
+        )
+        self._transport.write(head + first)
+
     def begin(self, status: int, headers: bytes, first: bytes, flow: Flow) -> None:
         """Send the head of a streamed answer and the first piece of its body in one write.
 

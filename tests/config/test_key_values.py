@@ -104,7 +104,7 @@ class EndpointKindTests(ValueCase):
 
     def test_they_are_those_of_the_public_port(self) -> None:
         kinds = {endpoint.kind for endpoint in ENDPOINTS.values()}
-        self.assertEqual({*key_values.ENDPOINT_KINDS}, {*kinds, "models"})
+        self.assertEqual({*key_values.ENDPOINT_KINDS}, {*kinds, "models", "jobs"})
         for kind in key_values.ENDPOINT_KINDS:
             self.assertEqual(key_values.endpoint_kind(kind), kind)
 

@@ -302,7 +302,7 @@ class CodecTests(SynchronousTestCase):
             ("allowed_ips", ["10.0.0.1/8"], "bits behind its prefix"),
             ("allowed_ips", ["10.0.0.1/32"], "another spelling"),
             ("allowed_ips", ["2001:DB8::/32"], "another spelling"),
-            ("endpoints", [], "1 to 7 entries"),
+            ("endpoints", [], "1 to 8 entries"),
             ("endpoints", ["chats"], 'did you mean "chat"'),
             ("secrets", [], "1 to 9 entries"),
             ("secrets", [{"sha256": f"{n:064x}"} for n in range(10)], "1 to 9 entries"),

@@ -161,7 +161,7 @@ class LimitTests(KeyApiCase):
             {"allowed_ips": [None]},
             {"endpoints": []},
             {"endpoints": ["chats"]},
-            {"endpoints": ["chat"] * 8},
+            {"endpoints": ["chat"] * 9},
             {"expires_at": "2027-01-31"},
             {"expires_at": 1_801_353_600},
             {"disabled": 1},

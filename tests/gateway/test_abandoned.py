@@ -4,6 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.dialects.meter import Meter
 from omnigate.gateway.abandoned import Abandoned
+from omnigate.gateway.forwarding import Forwarding
 from tests.planes.memory import MemoryDataPlane, request
 from tests.planes.scenes import CHAT_STREAM, CLOSING, END, STREAM_HEAD, chunk, delta
 
@@ -59,7 +60,7 @@ class AbandonedTests(SynchronousTestCase):
         self.client.leave()
         exchange = self.plane.plane.exchanges[-1]
         forwarding = exchange._forwarding
-        assert forwarding is not None and forwarding.attempt is not None
+        assert isinstance(forwarding, Forwarding) and forwarding.attempt is not None
         attempt = forwarding.attempt
         assert attempt.passage is not None
 

@@ -1,0 +1,1 @@
+The public port takes ``/v1/jobs`` and ``/v1/files``, and forwards them to the control plane with nothing of the client's but path, query, body and idempotency key; a request that creates a job is sent once. Keys can be kept to ``jobs``.

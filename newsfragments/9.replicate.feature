@@ -1,1 +1,0 @@
-Media jobs at Replicate: official models, pinned versions and one's own deployments.

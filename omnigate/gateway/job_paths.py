@@ -1,0 +1,122 @@
+"""The paths of the jobs API: which there are, and what of a request for one goes on.
+
+The control plane decides what they mean. What is sent to it with the internal token is narrow: a
+path out of these few, a query in plain characters (:mod:`omnigate.wire.target` saw to that), and
+two headers, each judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+
+from omnigate.errors import GatewayError
+from omnigate.wire.head import RequestHead, ResponseHead
+
+#: The kind of endpoint that a key may be kept to.
+JOBS: Final = "jobs"
+
+#: What metrics and the log call files.
+FILES: Final = "files"
+
+MAX_JOB_BODY_BYTES: Final = 8_000_000
+
+_PATH = re.compile(
+    r"/v1/jobs(?:/(?P<job>[A-Za-z0-9_-]{1,64})(?P<cancel>/cancel)?)?|"
+    r"/v1/files/(?P<of>[A-Za-z0-9_-]{1,64})/(?P<number>[0-9]{1,4})",
+    re.ASCII,
+)
+_IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
+_RANGE = re.compile(rb"bytes=(?:[0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})")
+_SIGNATURE = re.compile(rb"(?:\A|&)signature=")
+
+# Of the control plane's answer, what says how a stored file is to be treated, where one in a bucket
+# lies, when to come back, and which part of a file this is; as they stand in a head that has
+# passed. A presigned address of a bucket has up to 1,500 bytes.
+_relayed = re.compile(
+    rb"\n((?i:content-disposition|x-content-type-options|content-security-policy|cache-control"
+    rb"|location|retry-after|accept-ranges|content-range|etag)):[ \t]*+([^\r]{1,4096})\r"
+).findall
+
+
+@attrs.frozen
+class JobPath:
+    """A path of the jobs API.
+
+    :ivar kind: :data:`JOBS` or :data:`FILES`.
+    :ivar methods: which it takes.
+    :ivar creates: whether a POST there begins new work.
+    """
+
+    kind: str
+    methods: tuple[bytes, ...]
+    creates: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The methods as a header names them."""
+        return ", ".join(method.decode("ascii") for method in self.methods)
+
+
+_READ: Final = (b"GET", b"HEAD")
+_LIST: Final = JobPath(JOBS, (*_READ, b"POST"), creates=True)
+_JOB: Final = JobPath(JOBS, _READ)
+_CANCEL: Final = JobPath(JOBS, (b"POST",))
+_FILE: Final = JobPath(FILES, _READ)
+
+
+def job_path(path: str) -> JobPath | None:
+    """Return which path of the jobs API this is, if it is one."""
+    if not path.startswith(("/v1/jobs", "/v1/files/")):
+        return None
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    if found["of"]:
+        return _FILE
+    if found["job"] is None:
+        return _LIST
+    return _CANCEL if found["cancel"] else _JOB
+
+
+def is_signed(query: bytes) -> bool:
+    """Tell whether a query has a signature; the control plane knows whether it is one."""
+    return _SIGNATURE.search(query) is not None
+
+
+def request_lines(head: RequestHead, kind: str, key_sha256: str, request_id: bytes) -> bytes:
+    """Return the header lines that go to the control plane.
+
+    :param key_sha256: the identity of the key; empty where the query is signed.
+    :raises GatewayError: ``invalid_request`` for an idempotency key that is none.
+    """
+    lines = b"x-omnigate-request-id: %b\r\n" % request_id
+    if key_sha256:
+        lines += b"x-omnigate-key-sha256: %b\r\n" % key_sha256.encode("ascii")
+    idempotency_key = head.headers.get(b"idempotency-key")
+    if idempotency_key is not None:
+        if not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
+            raise GatewayError(
+                "invalid_request",
+                "the Idempotency-Key header must be 1 to 255 visible ASCII characters without "
+                "spaces",
+            )
+        lines += b"idempotency-key: %b\r\n" % idempotency_key
+    wanted = head.headers.get(b"range")
+    # A range that is not understood is passed over (RFC 9110 §14.2).
+    if kind == FILES and wanted is not None and _RANGE.fullmatch(wanted):
+        lines += b"range: %b\r\n" % wanted
+    return lines
+
+
+def answer_lines(head: ResponseHead, id_lines: bytes) -> bytes:
+    """Return the header lines of an answer of the control plane's that the client sees.
+
+    Of a line that is there twice the first one counts.
+    """
+    lines = {b"content-type": head.headers.get(b"content-type", b"application/json")}
+    for name, value in _relayed(head.block):
+        lines.setdefault(name.lower(), value.rstrip())
+    return b"".join(b"%b: %b\r\n" % line for line in lines.items()) + id_lines
