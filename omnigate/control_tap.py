@@ -140,6 +140,9 @@ def makeService(options: Options) -> Service:
         audit_path=settings.audit,
         audit_max_bytes=settings.audit_max_mb * 1024 * 1024,
         history_path=settings.config_history,
+        jobs_path=settings.jobs,
+        media_dir=settings.media_dir,
+        credential=config_file.credential,
         config_file=config_file,
         credentials=credentials,
         metrics=metrics,
@@ -231,8 +234,10 @@ def _check_folders(settings: ControlSettings) -> None:
             settings.admin_keys,
             settings.audit,
             settings.config_history,
+            settings.jobs,
         ):
             check_writable(os.path.dirname(path))
+        check_writable(settings.media_dir)
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])
 

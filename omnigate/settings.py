@@ -99,6 +99,8 @@ class ControlSettings:
     config_history: str
     audit: str
     audit_max_mb: int
+    jobs: str
+    media_dir: str
 
 
 def read_data_settings(

@@ -319,6 +319,22 @@ SETTINGS: tuple[Setting, ...] = (
         _integer("megabytes", 1, 65_536),
     ),
     Setting(
+        "OMNIGATE_JOBS",
+        _CONTROL,
+        "jobs",
+        "{state_dir}/jobs.jsonl",
+        "The log of media jobs; long inputs lie in the folder beside it that ends with .inputs.",
+        path,
+    ),
+    Setting(
+        "OMNIGATE_MEDIA_DIR",
+        _CONTROL,
+        "media_dir",
+        "{state_dir}/media",
+        "The folder of the outputs of media jobs, and of what is being downloaded.",
+        path,
+    ),
+    Setting(
         "OMNIGATE_POLL_MS",
         _DATA,
         "poll_ms",
@@ -449,9 +465,5 @@ SETTINGS: tuple[Setting, ...] = (
 )
 """Every setting of both planes, in the order of the page on configuration."""
 
-LATER_SETTINGS: tuple[str, ...] = (
-    "OMNIGATE_JOBS",
-    "OMNIGATE_MEDIA_DIR",
-    "OMNIGATE_RECEIPTS",
-)
+LATER_SETTINGS: tuple[str, ...] = ("OMNIGATE_RECEIPTS",)
 """Names that are kept for parts which this version does not have; set, they change nothing."""

@@ -86,6 +86,8 @@ class DefaultTests(SynchronousTestCase):
                 "config_history": "/var/lib/omnigate/config_history.json",
                 "audit": "/var/lib/omnigate/audit.jsonl",
                 "audit_max_mb": 50,
+                "jobs": "/var/lib/omnigate/jobs.jsonl",
+                "media_dir": "/var/lib/omnigate/media",
             },
         )
         self.assertEqual(warnings, [])

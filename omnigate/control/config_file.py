@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.config.credentials import Credentials
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.schema import Config, ConfigError
 from omnigate.config.structure import Fault
@@ -106,6 +107,7 @@ class ConfigFile:
         self._wall = wall or clock.seconds
         self._environ_lookup = environ_lookup
         self._reader = reader
+        self._credentials = Credentials()
         self._listeners: list[Listener] = []
         self._stamp: FileStamp | None = None
         self._turn = DeferredLock()
@@ -118,6 +120,13 @@ class ConfigFile:
     def gateway_keys(self) -> tuple[GatewayKey, ...]:
         """The keys of the config in force, as the control plane keeps all keys."""
         return () if self.reading is None else self.reading.gateway_keys
+
+    def credential(self, name: str) -> str | None:
+        """Return the value of a variable that ``[media]`` names, as the last good reading found it.
+
+        :returns: None where it was not set, could not be used, or is not named there.
+        """
+        return self._credentials.values.get(name)
 
     def on_change(self, listener: Listener) -> None:
         """Call ``listener`` with the new config whenever another one comes into force."""
@@ -248,6 +257,7 @@ class ConfigFile:
             upstreams=len(config.upstreams),
             routes=len(config.routes),
         )
+        self._take_credentials(reading.credentials)
         if not (reading.changed or first):
             return
         self.reading = reading
@@ -257,6 +267,14 @@ class ConfigFile:
                 listener(config)
             except Exception:  # one listener's fault must not keep the config from the others
                 self._log.failure("a listener failed on the new config")
+
+    def _take_credentials(self, found: Credentials) -> None:
+        """Use these from now on; what is amiss is told when it is new."""
+        told = set(self._credentials.faults)
+        self._credentials = found
+        faults = [fault for fault in found.faults if fault not in told]
+        for fault in faults[:MAX_LOGGED_FAULTS]:
+            self._log.warn("config {path}: {fault}", path=self.path, fault=fault)
 
     def _refuse(self, faults: Sequence[Fault]) -> None:
         """Count faults; those that were told already are not logged again."""

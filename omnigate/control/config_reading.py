@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from omnigate.config.credentials import Credentials, read_credentials
 from omnigate.config.file_keys import ResolvedKey, resolve_file_keys
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
 from omnigate.config.structure import Fault
@@ -51,6 +52,7 @@ class Reading:
 
     :ivar keys: the keys of the config with their hashes.
     :ivar gateway_keys: the same, as the control plane keeps all keys.
+    :ivar credentials: what the environment holds of the credentials of ``[media]``.
     :ivar sha256: of the text, in hexadecimal digits.
     :ivar changes: what is different from the config that was in force.
     :ivar changed: whether anything is.
@@ -60,6 +62,7 @@ class Reading:
     config: Config = attrs.field(repr=False)
     keys: tuple[ResolvedKey, ...] = attrs.field(repr=False)
     gateway_keys: tuple[GatewayKey, ...] = attrs.field(repr=False)
+    credentials: Credentials = attrs.field(repr=False)
     sha256: str
     changes: Changes
     changed: bool
@@ -94,6 +97,7 @@ def read_config(
         config=config,
         keys=keys,
         gateway_keys=made_keys(keys, () if before is None else before.gateway_keys),
+        credentials=read_credentials(config, environ_lookup),
         sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         changes=changes_between(old, old_keys, config, keys) if changed else Changes(),
         changed=changed,

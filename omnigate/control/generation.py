@@ -78,6 +78,10 @@ class Lasting:
     :ivar audit_path: the active file of the audit log.
     :ivar audit_max_bytes: how long that may become.
     :ivar history_path: ``config_history.json``.
+    :ivar jobs_path: the log of media jobs, ``jobs.jsonl``.
+    :ivar media_dir: the folder of their outputs.
+    :ivar credential: gives the value of a variable that ``[media]`` names, or None where that is
+        not set or cannot be used; it asks memory and no file.
     :ivar wall: seconds since 1970.
     :ivar steady: seconds that nobody sets.
     :ivar make_writer: makes a writer thread of that name; given what to call if it is lost.
@@ -96,6 +100,9 @@ class Lasting:
     audit_path: str
     audit_max_bytes: int
     history_path: str
+    jobs_path: str
+    media_dir: str
+    credential: Callable[[str], str | None]
     config_file: ConfigFile
     credentials: Credentials
     metrics: ControlMetrics

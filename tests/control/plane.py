@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -92,8 +92,16 @@ def event(**members: Any) -> dict[str, Any]:
 class Plane:
     """The parts of a control plane, wired as the tap does it, without a socket."""
 
-    def __init__(self, folder: str, config: str = CONFIG, open_ledger: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str,
+        config: str = CONFIG,
+        open_ledger: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Put it together; ``environ`` is the environment that the config names variables of."""
         os.makedirs(folder, exist_ok=True)
+        self.environ = dict(environ or {})
         self.pauses = 0
         #: Whether stores that are opened anew wait for their writer.
         self.slow_starts = False
@@ -102,7 +110,7 @@ class Plane:
         self.writer = SynchronousWriter()
         self.config_path = os.path.join(folder, "omnigate.toml")
         self.write_config(config)
-        self.config_file = ConfigFile(self.config_path, self.clock, lambda name: None)
+        self.config_file = ConfigFile(self.config_path, self.clock, self.environ.get)
         self.config_file.load()
         self.metrics = ControlMetrics()
         self.scrape_writer = SynchronousWriter()
@@ -119,6 +127,9 @@ class Plane:
             audit_path=os.path.join(folder, "audit.jsonl"),
             audit_max_bytes=1_000_000,
             history_path=os.path.join(folder, "config_history.json"),
+            jobs_path=os.path.join(folder, "jobs.jsonl"),
+            media_dir=os.path.join(folder, "media"),
+            credential=self.config_file.credential,
             config_file=self.config_file,
             credentials=credentials,
             metrics=self.metrics,

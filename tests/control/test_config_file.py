@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, fail, succeed
@@ -18,6 +19,7 @@ from omnigate.control.config_file import FILE, SIGNAL, Cause, ConfigFile
 from omnigate.control.config_reading import Reading, read_config_text
 from omnigate.control.config_watch import MAX_SETTLE_LOOKS, POLL_SECONDS, SETTLE_SECONDS
 from omnigate.errors import GatewayError
+from omnigate.settings import SettingsError
 from omnigate.testing.writer import SynchronousWriter
 from omnigate.text import REDACTED
 
@@ -202,6 +204,74 @@ class ReloadTests(ConfigFileCase):
         self.assertTrue(self.again())
         self.assertEqual(self.seen, [self.file.config])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+MEDIA = """
+[media]
+storage = "s3"
+s3 = { endpoint = "https://h", bucket = "out", access_key_env = "ID", secret_key_env = "SECRET" }
+[[media.routes]]
+model = "flux"
+targets = [
+    { adapter = "fal", model = "m", api_key_env = "FAL_KEY" },
+    { adapter = "replicate", model = "m", api_key_env = "TOKEN" },
+    { adapter = "gemini", model = "m" },
+]
+"""
+
+
+class CredentialTests(ConfigFileCase):
+    """What ``[media]`` names and the environment holds."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.environ = {"FAL_KEY": "id:secret", "ID": "access", "OTHER": "not named"}
+        self.file = ConfigFile(self.path, self.clock, self.lookup)
+
+    def lookup(self, name: str) -> str | None:
+        if name == "TOKEN":
+            raise SettingsError(["TOKEN_FILE: cannot be read"])
+        return self.environ.get(name)
+
+    def told(self, logged: Any) -> list[str]:
+        return [str(event["fault"]) for event in logged if "fault" in event]
+
+    def test_those_that_are_named(self) -> None:
+        """Each is told as it is; what is missing is a warning and keeps nothing from starting."""
+        self.write(MEDIA)
+        with capturedLogs() as logged:
+            self.file.load()
+        values = [self.file.credential(name) for name in ("FAL_KEY", "ID", "SECRET", "TOKEN")]
+        self.assertEqual(values, ["id:secret", "access", None, None])
+        self.assertIsNone(self.file.credential("OTHER"))
+        self.assertEqual(
+            self.told(logged),
+            [
+                'TOKEN_FILE: cannot be read; the media model "flux" needs it',
+                "SECRET is not set in the control plane's environment, nor is SECRET_FILE; "
+                "the bucket needs it",
+            ],
+        )
+        self.assertNotIn("id:secret", repr(self.file.reading))
+
+    def test_a_new_credential_behind_the_same_text(self) -> None:
+        """It is in force once the file is read again, and told where it is amiss now."""
+        self.write(MEDIA)
+        self.file.load()
+        self.environ = {"FAL_KEY": "id:another", "SECRET": "s"}
+        with capturedLogs() as logged:
+            self.assertTrue(self.again())
+        self.assertEqual(self.file.credential("FAL_KEY"), "id:another")
+        self.assertEqual(self.file.credential("SECRET"), "s")
+        self.assertIsNone(self.file.credential("ID"))
+        (told,) = self.told(logged)
+        self.assertTrue(told.startswith("ID is not set"), told)
+
+    def test_of_a_bucket_that_is_not_used(self) -> None:
+        self.write(MEDIA.replace('storage = "s3"', ""))
+        self.file.load()
+        self.assertIsNone(self.file.credential("ID"))
+        self.assertEqual(self.file.credential("FAL_KEY"), "id:secret")
 
 
 class PollTests(ConfigFileCase):

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
+from omnigate.config.credentials import Credentials
 from omnigate.config.schema import Config, load_config
 from omnigate.control import config_history
 from omnigate.control.config_changes import changes_between
@@ -41,6 +42,7 @@ def reading(text: str) -> Reading:
         config=config,
         keys=(),
         gateway_keys=(),
+        credentials=Credentials(),
         sha256=sha256,
         changes=changes,
         changed=True,

@@ -1,1 +1,1 @@
-"""The media providers that are known, each in a module of its own; see :mod:`.base`."""
+"""The media providers, each in a module of its own; :mod:`.registry` has them all."""

@@ -1,0 +1,1 @@
+Media jobs at Replicate: official models, pinned versions and one's own deployments.

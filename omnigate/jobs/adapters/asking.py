@@ -1,0 +1,127 @@
+"""Building what a provider is asked, out of a task: URLs, bodies, and what of it is billed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from omnigate.jobs.job import Billable
+from omnigate.outbound.messages import Cap, Request
+
+#: Until the head of the answer to a submit: one given up on too early may have been taken in.
+SUBMIT_SECONDS: Final = 60.0
+
+#: What a duration is called, in the order in which it is looked for.
+DURATION_FIELDS: Final = ("duration", "duration_seconds", "seconds", "durationSeconds")
+
+#: No medium is longer; what claims to be is no duration.
+MAX_DURATION_SECONDS: Final = 1_000_000
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*s?\s*")
+
+
+def bearer(credential: str) -> tuple[tuple[str, str], ...]:
+    """Return the header of a bearer token; none where there is no credential."""
+    return (("authorization", f"Bearer {credential}"),) if credential else ()
+
+
+def get(url: str, headers: tuple[tuple[str, str], ...], cap: Cap = Cap.API) -> Request:
+    """Return a request that asks and changes nothing."""
+    return Request("GET", url, headers, cap=cap)
+
+
+def post_json(
+    url: str,
+    headers: tuple[tuple[str, str], ...],
+    body: Mapping[str, Any],
+    *,
+    cap: Cap = Cap.API,
+    head_seconds: float = SUBMIT_SECONDS,
+) -> Request:
+    """Return a POST of JSON."""
+    return Request(
+        "POST",
+        url,
+        (*headers, ("content-type", "application/json")),
+        msgspec.json.encode(body),
+        cap,
+        head_seconds,
+    )
+
+
+def segment(text: str) -> str:
+    """Return a provider's id, or a part of a model's name, as one segment of a path."""
+    quoted = quote(text, safe="~:@!$&'()*+,;=", errors="replace")
+    # Two of its dots would be a step up, in any spelling.
+    return quoted.replace(".", "%2E") if not text.strip(".") else quoted
+
+
+def origin_of(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an ``http`` or ``https`` URL; None for any other text."""
+    if not url.isascii() or not url.isprintable() or "\\" in url or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    default = _DEFAULT_PORTS.get(parts.scheme)
+    if default is None or not parts.hostname or "@" in parts.netloc:
+        return None
+    return parts.scheme, parts.hostname.removesuffix("."), default if port is None else port
+
+
+def has_origin(url: str, base_url: str) -> bool:
+    """Whether a URL out of an answer is of the origin of ``base_url``, so may be sent the key."""
+    origin = origin_of(url)
+    return origin is not None and origin == origin_of(base_url)
+
+
+def duration_ms(value: object) -> int | None:
+    """Return milliseconds of a duration written ``5``, ``4.5``, ``"5"`` or ``"5s"``.
+
+    :returns: None for what is no duration, so for ``-1`` and ``"-1"``, too.
+    """
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value) if len(value) <= 32 else None
+        if match is None:
+            return None
+        value = float(match[1])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # The comparison also turns away what is no number, and is safe for an int of any size.
+    if not 0 <= value <= MAX_DURATION_SECONDS:
+        return None
+    # Rounded up, but not for what a float makes of a decimal.
+    return math.ceil(round(value * 1000, 3))
+
+
+def named_duration(input: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """Return the first field that names a duration, and its value; null counts as absent."""
+    for name in DURATION_FIELDS:
+        value = input.get(name)
+        if value is not None:
+            return name, value
+    return None
+
+
+def characters(input: Mapping[str, Any]) -> int:
+    """Return how many characters of text are sent: of ``text``, else of ``prompt``."""
+    for name in ("text", "prompt"):
+        value = input.get(name)
+        if isinstance(value, str):
+            return len(value)
+    return 0
+
+
+def billable_input(input: Mapping[str, Any]) -> Billable:
+    """Return what is billed of an input that goes out as it is."""
+    named = named_duration(input)
+    milliseconds = None if named is None else duration_ms(named[1])
+    return Billable(characters=characters(input), milliseconds=milliseconds or 0)

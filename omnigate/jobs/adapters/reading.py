@@ -1,0 +1,99 @@
+"""Reading what a provider answers: JSON within bounds, and what stands in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from omnigate.outbound.messages import Answer
+from omnigate.text import valid_text
+from omnigate.wire.json_walk import PIECE_BYTES, JsonWalk
+
+#: How deep an answer may nest.
+MAX_DEPTH: Final = 64
+#: What an answer may hold, so that its tree takes no more than about 15 ms: bytes outside of
+#: strings (numbers that are hard to round are the slowest), strings, and escapes in strings. Real
+#: answers stay below a tenth of it; the long part of one, a log or an image, is one string.
+MAX_OUTSIDE_BYTES: Final = 131_072
+MAX_STRINGS: Final = 24_000
+MAX_ESCAPES: Final = 250_000
+#: Up to here an answer that the strict reader refuses is read again by a lenient one.
+MAX_LENIENT_BYTES: Final = 1_048_576
+
+
+class BadAnswer(Exception):  # noqa: N818
+    """An answer that is not what the provider documents; the message says what is wrong."""
+
+
+def read_object(answer: Answer) -> dict[str, Any]:
+    """Return the JSON object that an answer's body is.
+
+    :raises BadAnswer: it is none, or one beyond the bounds above.
+    """
+    body = answer.body
+    _check_bounds(body)
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise BadAnswer("the answer nests too deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _read_leniently(body)
+    if not isinstance(value, dict):
+        raise BadAnswer("the answer is not a JSON object")
+    return value
+
+
+def _check_bounds(body: bytes) -> None:
+    if body.count(b"\\") > MAX_ESCAPES:
+        raise BadAnswer("the answer holds too much to be read")
+    walk = JsonWalk((), MAX_DEPTH, len(body) + 1, len(body) + 1, 0)
+    for start in range(0, len(body), PIECE_BYTES):
+        walk.feed(body[start : start + PIECE_BYTES])
+        if walk.fault == "depth":
+            raise BadAnswer("the answer nests too deep")
+        if walk.fault is not None:
+            raise BadAnswer("the answer is not valid JSON")
+        counts = walk.counts
+        if counts.outside > MAX_OUTSIDE_BYTES or counts.strings > MAX_STRINGS:
+            raise BadAnswer("the answer holds too much to be read")
+
+
+def _read_leniently(body: bytes) -> object:
+    """Read what Python's own writer makes of odd values: ``NaN``, and halves of characters."""
+    if len(body) > MAX_LENIENT_BYTES:
+        raise BadAnswer("the answer is not valid JSON")
+    try:
+        return json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise BadAnswer("the answer is not valid JSON") from None
+
+
+def member(value: object, *path: str) -> Any:
+    """Return what stands at a path of nested objects; None where there is no such thing."""
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def text_at(value: object, *path: str) -> str:
+    """Return the text that stands at a path, as valid Unicode; empty where there is none."""
+    found = member(value, *path)
+    return valid_text(found) if isinstance(found, str) else ""
+
+
+def id_at(value: object, *path: str) -> str:
+    """Return a provider's id of its work: 1 to 256 visible ASCII characters.
+
+    :raises BadAnswer: there is none.
+    """
+    found = member(value, *path)
+    if not isinstance(found, str) or not found or len(found) > 256:
+        raise BadAnswer(f"the answer has no {'.'.join(path)}")
+    if not found.isascii() or not found.isprintable() or " " in found:
+        raise BadAnswer(f"the answer's {'.'.join(path)} is not an id")
+    return found

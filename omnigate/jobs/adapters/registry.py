@@ -1,0 +1,13 @@
+"""The adapters that are known."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from omnigate.jobs.adapters.base import Adapter
+from omnigate.jobs.adapters.replicate import Replicate
+
+#: By the name that the config calls them; the same as ``omnigate.config.media.ADAPTERS``.
+ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType(
+    {adapter.name: adapter for adapter in (Replicate(),)}
+)

@@ -1,0 +1,116 @@
+"""Outputs in a provider's answer: URLs, data URLs (RFC 2397), and media in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from omnigate.jobs.adapters.asking import has_origin
+from omnigate.jobs.adapters.base import InlineSource, Source, UrlSource
+from omnigate.jobs.adapters.reading import text_at
+from omnigate.outbound.messages import Answer, KeptMedia
+
+#: Outputs of one answer that are looked at; a job may have 256 at most.
+MAX_SOURCES: Final = 1_024
+#: A data URL without base64 is decoded up to here: it is text, and slow.
+MAX_PERCENT_CHARS: Final = 65_536
+_MAX_TYPE_CHARS: Final = 100
+
+
+def inline_source(text: str, answer: Answer, content_type: str = "") -> InlineSource | None:
+    """Return the media that a string of an answer holds: base64, or a marker in its place.
+
+    :param content_type: as the answer named it.
+    :returns: None for a string that is no base64.
+    """
+    kept = answer.media.get(text)
+    if kept is not None:
+        return InlineSource(kept, content_type or _type_in(kept))
+    content = _decoded(text)
+    return None if content is None else InlineSource(content, content_type)
+
+
+def source(
+    text: str,
+    answer: Answer,
+    base_url: str,
+    content_type: str = "",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Source | None:
+    """Return the output that a string of an answer names; None where it is no URL.
+
+    :param headers: the credential, where the provider's own files need it; it goes to the origin
+        of ``base_url`` and nowhere else.
+    """
+    if text in answer.media:
+        return inline_source(text, answer, content_type)
+    scheme = text[:8].lower()
+    if scheme.startswith("data:"):
+        return _data_url(text, answer, content_type)
+    if not scheme.startswith(("https://", "http://")):
+        return None
+    return UrlSource(text, content_type, headers if has_origin(text, base_url) else ())
+
+
+def type_at(value: object, *path: str) -> str:
+    """Return the media type that stands at a path of an answer; empty where there is none."""
+    found = text_at(value, *path).strip().lower()
+    return found if len(found) <= _MAX_TYPE_CHARS and found.isascii() else ""
+
+
+def strings_in(value: object, depth: int) -> Iterator[str]:
+    """Yield the strings of an answer in the order of their appearance.
+
+    :param depth: how many containers deep is looked: 0 for a string itself only.
+    """
+    if isinstance(value, str):
+        yield value
+    elif depth > 0 and isinstance(value, Mapping):
+        for part in value.values():
+            yield from strings_in(part, depth - 1)
+    elif depth > 0 and isinstance(value, list):
+        for part in value:
+            yield from strings_in(part, depth - 1)
+
+
+def objects_with_url(value: object, depth: int) -> Iterator[Mapping[str, object]]:
+    """Yield the objects of an answer that have a string ``url``, in order of appearance."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("url"), str):
+            yield value
+        elif depth > 1:
+            for part in value.values():
+                yield from objects_with_url(part, depth - 1)
+    elif isinstance(value, list) and depth > 1:
+        for part in value:
+            yield from objects_with_url(part, depth - 1)
+
+
+def _data_url(text: str, answer: Answer, content_type: str) -> InlineSource | None:
+    head, comma, data = text.partition(",")
+    if not comma or len(head) > _MAX_TYPE_CHARS:
+        return None
+    named = content_type or head[5:].partition(";")[0].strip().lower()
+    if head.lower().endswith(";base64"):
+        return inline_source(data, answer, named)
+    if len(data) > MAX_PERCENT_CHARS or not data.isascii():
+        return None
+    return InlineSource(unquote_to_bytes(data), named)
+
+
+def _type_in(kept: KeptMedia) -> str:
+    """Return the type that stood before the base64 in its string, as in a data URL."""
+    prefix = kept.prefix[: 2 * _MAX_TYPE_CHARS].lower()
+    if not prefix.startswith("data:"):
+        return ""
+    return prefix[5:].partition(",")[0].partition(";")[0].strip()
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True) or None
+    except (binascii.Error, ValueError):  # ValueError: characters that are not ASCII
+        return None
