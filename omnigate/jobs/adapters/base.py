@@ -131,10 +131,12 @@ class Failed:
     """This target has come to an end, and the next one is tried.
 
     :ivar rate_limited: it took nothing in.
+    :ivar provider_job_id: the provider's id of what failed at once, where it gave one.
     """
 
     error: JobError
     rate_limited: bool = False
+    provider_job_id: str = ""
 
 
 @attrs.frozen

@@ -164,6 +164,7 @@ class Player:
 
     def _failed(self, outcome: Failed) -> str:
         self.played.error = outcome.error
+        self.played.provider_job_id = outcome.provider_job_id or self.played.provider_job_id
         return "rate_limited" if outcome.rate_limited else "failed"
 
     def _finished(self, done: Done) -> str:
