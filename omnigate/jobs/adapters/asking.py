@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from omnigate.jobs import durations
 from omnigate.jobs.job import Billable
 from omnigate.outbound.messages import Cap, Request
 
 #: Until the head of the answer to a submit: one given up on too early may have been taken in.
 SUBMIT_SECONDS: Final = 60.0
 
-#: What a duration is called, in the order in which it is looked for.
-DURATION_FIELDS: Final = ("duration", "duration_seconds", "seconds", "durationSeconds")
-
-#: No medium is longer; what claims to be is no duration.
-MAX_DURATION_SECONDS: Final = 1_000_000
-
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*s?\s*")
 
 
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:
@@ -83,34 +75,6 @@ def has_origin(url: str, base_url: str) -> bool:
     return origin is not None and origin == origin_of(base_url)
 
 
-def duration_ms(value: object) -> int | None:
-    """Return milliseconds of a duration written ``5``, ``4.5``, ``"5"`` or ``"5s"``.
-
-    :returns: None for what is no duration, so for ``-1`` and ``"-1"``, too.
-    """
-    if isinstance(value, str):
-        match = _DURATION.fullmatch(value) if len(value) <= 32 else None
-        if match is None:
-            return None
-        value = float(match[1])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    # The comparison also turns away what is no number, and is safe for an int of any size.
-    if not 0 <= value <= MAX_DURATION_SECONDS:
-        return None
-    # Rounded up, but not for what a float makes of a decimal.
-    return math.ceil(round(value * 1000, 3))
-
-
-def named_duration(input: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return the first field that names a duration, and its value; null counts as absent."""
-    for name in DURATION_FIELDS:
-        value = input.get(name)
-        if value is not None:
-            return name, value
-    return None
-
-
 def characters(input: Mapping[str, Any]) -> int:
     """Return how many characters of text are sent: of ``text``, else of ``prompt``."""
     for name in ("text", "prompt"):
@@ -122,6 +86,16 @@ def characters(input: Mapping[str, Any]) -> int:
 
 def billable_input(input: Mapping[str, Any]) -> Billable:
     """Return what is billed of an input that goes out as it is."""
-    named = named_duration(input)
-    milliseconds = None if named is None else duration_ms(named[1])
-    return Billable(characters=characters(input), milliseconds=milliseconds or 0)
+    try:
+        named = durations.named(input)
+    except durations.BadDurationError:  # it was refused when the job was made
+        named = None
+    return Billable(characters=characters(input), milliseconds=0 if named is None else named[1])
+
+
+def told_milliseconds(value: object) -> int:
+    """Return milliseconds of a duration that a provider tells; -1 where it is none."""
+    try:
+        return durations.milliseconds(value)
+    except durations.BadDurationError:
+        return -1

@@ -29,7 +29,7 @@ Steps: TypeAlias = Generator[Request, Answer, T]
 class InputFault(Exception):  # noqa: N818
     """An input that this provider cannot be sent, told before the job exists.
 
-    :ivar field: the member of ``input`` that is at fault.
+    :ivar field: the member of ``input`` that is at fault; empty where it is the target's ``model``.
     """
 
     def __init__(self, field: str, message: str) -> None:

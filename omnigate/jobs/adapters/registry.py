@@ -6,15 +6,24 @@ from typing import Final
 
 from omnigate.jobs.adapters.base import Adapter
 from omnigate.jobs.adapters.elevenlabs import Elevenlabs
+from omnigate.jobs.adapters.fal import Fal
 from omnigate.jobs.adapters.gemini import Gemini
 from omnigate.jobs.adapters.gemini_interactions import GeminiInteractions
 from omnigate.jobs.adapters.openai_images import OpenaiImages
 from omnigate.jobs.adapters.replicate import Replicate
+from omnigate.jobs.adapters.sume import Sume
+
+_KNOWN: Final[tuple[Adapter, ...]] = (
+    Replicate(),
+    Fal(),
+    OpenaiImages(),
+    Elevenlabs(),
+    Gemini(),
+    GeminiInteractions(),
+    Sume(),
+)
 
 #: By the name that the config calls them; the same as ``omnigate.config.media.ADAPTERS``.
 ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType(
-    {
-        adapter.name: adapter
-        for adapter in (Replicate(), OpenaiImages(), Elevenlabs(), Gemini(), GeminiInteractions())
-    }
+    {adapter.name: adapter for adapter in _KNOWN}
 )

@@ -64,7 +64,7 @@ class Replicate(Adapter):
         """
         if _path(model) is None:
             raise InputFault(
-                "model",
+                "",
                 "a target of replicate needs a model like owner/name, owner/name:version or "
                 "deployments/owner/name",
             )

@@ -1,0 +1,1 @@
+Media jobs at fal: any endpoint behind its queue.

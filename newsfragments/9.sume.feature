@@ -1,0 +1,1 @@
+Media jobs at Sume: image and video models of its catalog.
