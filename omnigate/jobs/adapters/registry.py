@@ -12,6 +12,7 @@ from omnigate.jobs.adapters.gemini_interactions import GeminiInteractions
 from omnigate.jobs.adapters.openai_images import OpenaiImages
 from omnigate.jobs.adapters.replicate import Replicate
 from omnigate.jobs.adapters.sume import Sume
+from omnigate.jobs.adapters.xai_video import XaiVideo
 
 _KNOWN: Final[tuple[Adapter, ...]] = (
     Replicate(),
@@ -20,6 +21,7 @@ _KNOWN: Final[tuple[Adapter, ...]] = (
     Elevenlabs(),
     Gemini(),
     GeminiInteractions(),
+    XaiVideo(),
     Sume(),
 )
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+import attrs
+
 from omnigate.jobs.adapters import asking, judging, sources
 from omnigate.jobs.adapters.base import (
     Accepted,
@@ -95,11 +97,11 @@ class Replicate(Adapter):
         except BadAnswer as fault:
             return judging.bad_answer(str(fault))
         outcome = _outcome(task, handle, prediction, answer)
-        if isinstance(outcome, Done | Failed):
-            return outcome
         if isinstance(outcome, Stopped):
-            return judging.failed("the prediction was canceled at the provider", task.credential)
-        return Accepted(handle)
+            outcome = judging.failed("the prediction was canceled at the provider", task.credential)
+        if isinstance(outcome, Failed):
+            return attrs.evolve(outcome, provider_job_id=handle.provider_job_id)
+        return outcome if isinstance(outcome, Done) else Accepted(handle)
 
     def poll(self, task: Task, handle: Handle) -> Steps[PollOutcome]:
         """Ask for the prediction; its outputs stand in it."""

@@ -206,6 +206,8 @@ def _sha256(source: InlineSource) -> str:
     content = source.content
     if isinstance(content, bytes):
         return hashlib.sha256(source.prefix + content).hexdigest()
-    if source.prefix:
+    if not source.prefix:
+        return content.sha256
+    if content.size > len(content.head):
         raise DeviationError("the content of a file with a prefix is not at hand here")
-    return content.sha256
+    return hashlib.sha256(source.prefix + content.head).hexdigest()

@@ -1,0 +1,1 @@
+Media jobs at xAI: films made, edited and extended.
