@@ -152,7 +152,7 @@ def begun(
         next_ms=now_ms + delay_ms(attempts, fraction) if webhook.state == PENDING else 0,
         last_ms=now_ms,
         last_status=0,
-        last_error="cut off before an answer came",
+        last_error="no answer is known: it is under way, or was cut off",
     )
 
 
