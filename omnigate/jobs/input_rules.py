@@ -52,6 +52,7 @@ def check_input(
     for target in route.targets:
         _check_seconds(target, duration)
     _check_listed(route, input)
+    _check_text(route, input)
     for target in route.targets:
         try:
             adapters[target.adapter].check(target.model, input)
@@ -126,6 +127,15 @@ def _check_listed(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:
     for field, listed in route.price_multipliers.items():
         if field in input and pricing.written(input[field]) not in listed:
             _refuse(field, f"must be one of {_some(tuple(listed))}, or left out")
+
+
+def _check_text(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:
+    """Have one text alone where characters are charged for: the other might be the one used."""
+    if input.get("text") is None or input.get("prompt") is None:
+        return
+    for target in route.targets:
+        if target.price is not None and target.price.per_million_characters > 0:
+            _refuse("text", "stands beside prompt, and this model is paid by the character")
 
 
 def _some(words: tuple[str, ...]) -> str:

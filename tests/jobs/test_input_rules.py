@@ -54,6 +54,7 @@ LISTED = route(
     }
 )
 NARROW = route(allowed_input=("prompt", "seed"))
+PER_CHARACTER = route(target(), target(MediaPriceConfig(per_million_characters=Decimal(5))))
 FAILOVER = route(target(), target(adapter="gemini", model="veo-3"))
 
 TAKEN: list[tuple[MediaRouteConfig, dict[str, Any]]] = [
@@ -82,6 +83,9 @@ TAKEN: list[tuple[MediaRouteConfig, dict[str, Any]]] = [
     (NARROW, {"prompt": "x", "seed": 1}),
     (NARROW, {}),
     (FAILOVER, {"prompt": "x"}),
+    (PER_CHARACTER, {"prompt": "x", "text": None}),
+    (PER_CHARACTER, {"text": "x"}),
+    (ANY, {"prompt": "x", "text": "y"}),
 ]
 
 #: Route, input, the member at fault, a word of the remedy.
@@ -121,6 +125,7 @@ REFUSED: list[tuple[MediaRouteConfig, dict[str, Any], str, str]] = [
     (LISTED, {"resolution": ["720p"]}, "resolution", "480p, 720p"),
     (LISTED, {"hd": False}, "hd", "true"),
     (LISTED, {"n": 3}, "n", "1, 2"),
+    (PER_CHARACTER, {"prompt": "a whole book", "text": ""}, "text", "by the character"),
     (NARROW, {"prompt": "x", "steps": 4}, "steps", "it takes prompt, seed"),
     (NARROW, {"Prompt": "x"}, "Prompt", "it takes prompt, seed"),
     (FAILOVER, {"prompt": "x", "fps": 24}, "fps", "nothing for us (gemini veo-3)"),

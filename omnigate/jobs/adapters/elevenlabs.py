@@ -138,8 +138,11 @@ class Elevenlabs(Adapter):
 
     def billable(self, task: Task) -> Billable:
         """Return the characters of the text, and the seconds of an effect or of music."""
-        text = task.input.get("prompt" if _service(task.model) is _MUSIC else "text")
-        return Billable(characters=len(text or ""), milliseconds=_milliseconds(task.input))
+        asked = asking.billable_input(task.input)
+        plan = task.input.get("composition_plan")
+        if not isinstance(plan, dict):
+            return asked
+        return Billable(characters=asked.characters, milliseconds=_planned(plan) or 0)
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Have the sound made; it goes to a file as it comes."""
@@ -189,11 +192,6 @@ def _planned(plan: Mapping[str, Any]) -> int | None:
             return None
         total += length
     return total
-
-
-def _milliseconds(input: Mapping[str, Any]) -> int:
-    plan = input.get("composition_plan")
-    return fields.duration_of(input) if plan is None else _planned(plan) or 0
 
 
 def _target(task: Task) -> str:

@@ -122,10 +122,7 @@ class Gemini(Adapter):
 
     def billable(self, task: Task) -> Billable:
         """Return the characters of the text, and the seconds of a film."""
-        return Billable(
-            characters=len(fields.one_text(task.input, needed=False)),
-            milliseconds=fields.duration_of(task.input) if _is_film(task.model) else 0,
-        )
+        return asking.billable_input(task.input)
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Have an image or speech made and wait for it, or have a film begun."""

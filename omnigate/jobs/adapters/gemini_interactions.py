@@ -29,7 +29,7 @@ from omnigate.jobs.adapters.base import (
     Unclear,
 )
 from omnigate.jobs.adapters.fields import DURATIONS, MEDIA, NUMBER, TEXT, Kind, Media
-from omnigate.jobs.adapters.reading import BadAnswer, member, text_at
+from omnigate.jobs.adapters.reading import BadAnswer, id_at, member, text_at
 from omnigate.jobs.job import PROVIDER_BAD_ANSWER, Billable, JobError
 from omnigate.outbound.messages import Answer, Cap
 
@@ -100,10 +100,7 @@ class GeminiInteractions(Adapter):
 
     def billable(self, task: Task) -> Billable:
         """Return the characters of the text, and the seconds of a film."""
-        return Billable(
-            characters=len(fields.one_text(task.input, needed=False)),
-            milliseconds=fields.duration_of(task.input),
-        )
+        return asking.billable_input(task.input)
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Have it begun in the background; it may be done at once."""
@@ -125,7 +122,7 @@ class GeminiInteractions(Adapter):
         if isinstance(interaction, Failed):
             return interaction
         try:
-            handle = Handle(google.work_name(text_at(interaction, "id")))
+            handle = Handle(id_at(interaction, "id"))
         except BadAnswer as odd:
             # What is done needs no name; what goes on could not be asked for.
             if text_at(interaction, "status") != _COMPLETED:

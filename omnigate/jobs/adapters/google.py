@@ -18,7 +18,7 @@ BASE_URL: Final = "https://generativelanguage.googleapis.com"
 HEAD_SECONDS: Final = 300.0
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}(?:/[A-Za-z0-9_.-]{1,256}){0,7}")
-_FILE = re.compile(r"/v1beta/files/[A-Za-z0-9_-]{1,128}")
+_FILE = re.compile(r"https?://[^/?#\s]{1,255}/v1beta/files/[A-Za-z0-9_-]{1,128}")
 
 
 def key(credential: str) -> tuple[tuple[str, str], ...]:
@@ -38,9 +38,7 @@ def work_name(name: str) -> str:
 
 def is_file(address: str) -> bool:
     """Say whether an address looks like one of a file that the provider keeps."""
-    return address.startswith(("https://", "http://")) and bool(
-        _FILE.fullmatch(urlsplit(address[:1_000]).path)
-    )
+    return _FILE.fullmatch(address) is not None
 
 
 def file_source(

@@ -55,8 +55,11 @@ class OpenaiImages(Adapter):
             raise InputFault("prompt", "must be a text, and not an empty one")
 
     def billable(self, task: Task) -> Billable:
-        """Return the characters of the prompt."""
-        return Billable(characters=len(task.input["prompt"]))
+        """Return the characters of the prompt, and what else a server may take of an input."""
+        prompt = task.input.get("prompt")
+        asked = asking.billable_input(task.input)
+        characters = len(prompt) if isinstance(prompt, str) else 0
+        return Billable(characters=characters, milliseconds=asked.milliseconds)
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Have the images made, and wait for them."""
