@@ -106,6 +106,19 @@ class Answer:
         return not self.fault and 200 <= self.status < 300
 
 
+class BodyRefused(Exception):  # noqa: N818
+    """A sink takes no more of a body: what comes is not what was asked for, or is too much.
+
+    :ivar fault: one of the words above, for :attr:`Answer.fault`.
+    :ivar detail: the same in a sentence.
+    """
+
+    def __init__(self, fault: str, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
+
+
 class Pausable(Protocol):
     """What a body comes from."""
 
@@ -117,16 +130,27 @@ class Pausable(Protocol):
 
 
 class Sink(Protocol):
-    """Where a body goes piece by piece; only that of a 2xx."""
+    """Where a body goes piece by piece; only that of a 2xx.
+
+    It is told ``begin`` once, then pieces, then ``finish`` or ``abandon``; where no 2xx comes, it
+    is told nothing at all. After a ``finish`` that failed it is told ``abandon``.
+    """
 
     def begin(self, source: Pausable) -> None:
         """Get ready; what comes may be slowed down by this."""
 
     def write(self, data: bytes) -> None:
-        """Take a piece."""
+        """Take a piece, never empty.
+
+        :raises BodyRefused: no more is wanted.
+        """
 
     def finish(self) -> Deferred[None]:
-        """The body is whole; fires when all of it is kept, or fails with an OSError."""
+        """The body is whole; fires when all of it is kept.
+
+        It fails with an OSError where it cannot be kept, with :exc:`BodyRefused` where it is not
+        to be.
+        """
 
     def abandon(self) -> None:
         """There will be no more: throw away what was taken."""

@@ -32,6 +32,9 @@ class UpstreamAddress:
 
     ``host`` is a name in ASCII or an IP address without brackets; ``base_path`` is empty or
     starts with a slash and does not end in one.
+
+    :ivar number: the IP address to connect to, where it has been looked up and judged before;
+        certificates are verified against the host all the same.
     """
 
     scheme: str
@@ -40,6 +43,7 @@ class UpstreamAddress:
     base_path: str = ""
     proxy: ProxyAddress | None = None
     ca_file: str | None = None
+    number: str | None = None
 
     @property
     def secure(self) -> bool:

@@ -314,7 +314,10 @@ async def _open(
     proxy = address.proxy
     # first of all, so that a ca_file that is missing costs nobody a connection
     options = _tls_options(address.host, address.ca_file) if address.secure else None
-    host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+    if proxy is None:
+        host, port = address.number or address.host, address.port
+    else:
+        host, port = proxy.host, proxy.port
     endpoint = _endpoint(reactor, host, port, timeout_seconds)
     if proxy is None and options is None:
         return _prompt(await endpoint.connect(_Calls(make)))

@@ -1,0 +1,1 @@
+Requests of the control plane to addresses that a provider or a client names (files to fetch, webhooks) are guarded: the name is looked up once, every address must be public or opened with ``[outbound] allow``, and the connection goes to the address that was judged.
