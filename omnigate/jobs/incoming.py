@@ -105,13 +105,17 @@ class IncomingFile:
         self._source = source
 
     def write(self, data: bytes) -> None:
-        """Take a piece; after a failure it is passed over, and :meth:`finish` tells."""
-        if self._ended or self.failure is not None or not data:
+        """Take a piece.
+
+        :raises OSError: it takes no more (:attr:`failure`); whoever sends need not go on.
+        """
+        if self._ended or not data:
             return
         self._size += len(data)
-        if self._size > self._max_bytes:
+        if self._size > self._max_bytes and self.failure is None:
             self._fail(OSError(errno.EFBIG, f"it is longer than {self._max_bytes} bytes"))
-            return
+        if self.failure is not None:
+            raise self.failure
         if len(self._head) < HEAD_BYTES:
             self._head += data[: HEAD_BYTES - len(self._head)]
         self._waiting.append(data)
@@ -267,6 +271,11 @@ def _sweep(folder: str) -> int:
         except NotADirectoryError:
             remove_file(path)
     return len(names)
+
+
+def words_of(error: OSError) -> str:
+    """Return what is wrong with the disk, without the path of a file."""
+    return (error.strerror or str(error) or type(error).__name__).lower()
 
 
 def as_os_error(failure: Failure) -> OSError:

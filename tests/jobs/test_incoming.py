@@ -157,7 +157,8 @@ class RefusedTest(IncomingTestCase):
         self.disk.free_bytes["/state"] = 50
         sink.write(b"x" * 100)
         self.assertIsNotNone(sink.failure)
-        sink.write(b"x" * 100)
+        with self.assertRaises(OSError):
+            sink.write(b"x" * 100)
         error = self.failureResultOf(sink.finish(), OSError).value
         self.assertEqual(error.errno, errno.ENOSPC)
         self.assertIsNone(sink.kept)
@@ -184,7 +185,8 @@ class RefusedTest(IncomingTestCase):
         sink = self.sink(max_bytes=5)
         sink.write(b"12345")
         self.assertIsNone(sink.failure)
-        sink.write(b"6")
+        with self.assertRaises(OSError):
+            sink.write(b"6")
         self.assertEqual(self.failureResultOf(sink.finish(), OSError).value.errno, errno.EFBIG)
         self.assertEqual(self.left(), {})
 

@@ -1,0 +1,122 @@
+"""Outputs in a folder of this machine: ``<media folder>/<job id>/<n>.<extension>``.
+
+A file is synced where it came in, moved to its place, and both folders are synced, all before the
+job says that it is there. Where the process ends in between, it lies there and no job says so: such
+are removed at a start (:meth:`LocalStorage.sweep`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, NoReturn, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.files import (
+    list_names,
+    make_folder,
+    move_file,
+    remove_empty_folder,
+    remove_file,
+)
+from omnigate.jobs.incoming import as_os_error, words_of
+from omnigate.jobs.storage import StorageFault, StoredFile
+from omnigate.writer_thread import IWriter, WriterStoppedError
+
+T = TypeVar("T")
+
+#: Folders of jobs that are looked at in one turn of the reactor, or one job of the writer.
+SWEPT_AT_ONCE: Final = 500
+
+#: Nothing else in the media folder is ever removed.
+_JOB_FOLDER = re.compile(r"job_[0-9a-z]{26}", re.ASCII)
+
+_log = Logger()
+
+
+class LocalStorage:
+    """A :class:`~omnigate.jobs.storage.Storage`.
+
+    :param folder: the media folder.
+    :param writer: whose thread works there.
+    """
+
+    def __init__(self, folder: str, writer: IWriter) -> None:
+        self.folder = folder
+        self._writer = writer
+
+    def path_of(self, name: str) -> str:
+        """Return where a stored file lies."""
+        return os.path.join(self.folder, *name.split("/"))
+
+    async def keep(self, file: StoredFile) -> None:
+        """Move a file, which is synced, to its place for good."""
+        await self._do(partial(_keep, file.path, self.path_of(file.name)))
+
+    async def remove(self, name: str) -> None:
+        """Remove a file, and the folder of its job with the last one in it."""
+        await self._do(partial(_remove, self.path_of(name)))
+
+    async def sweep(
+        self,
+        held: Callable[[str], bool],
+        pause: Callable[[], Awaitable[None]],
+    ) -> int:
+        """Remove the files that no job has, at a start, before any job runs.
+
+        :param held: whether a job has the file of that name.
+        :param pause: lets the reactor do something else.
+        :returns: how many files were removed.
+        :raises StorageFault: the folder cannot be read.
+        """
+        folders = await self._do(partial(list_names, self.folder))
+        jobs = [name for name in folders if _JOB_FOLDER.fullmatch(name)]
+        removed = 0
+        for begin in range(0, len(jobs), SWEPT_AT_ONCE):
+            names = await self._do(
+                partial(_files_of, self.folder, jobs[begin : begin + SWEPT_AT_ONCE])
+            )
+            for name in [name for name in names if not held(name)]:
+                try:
+                    await self.remove(name)
+                except StorageFault as fault:
+                    _log.warn("{name} is no job's, and stays: {fault}", name=name, fault=fault)
+                else:
+                    removed += 1
+            await pause()
+        return removed
+
+    def _do(self, job: Callable[[], T]) -> Deferred[T]:
+        return self._writer.submit(job).addErrback(_as_fault)
+
+
+def _as_fault(failure: Failure) -> NoReturn:
+    if failure.check(WriterStoppedError):
+        raise CancelledError
+    raise StorageFault(f"the media folder: {words_of(as_os_error(failure))}")
+
+
+def _keep(source: str, target: str) -> None:
+    make_folder(os.path.dirname(target))
+    move_file(source, target)
+
+
+def _remove(path: str) -> None:
+    remove_file(path)
+    remove_empty_folder(os.path.dirname(path))
+
+
+def _files_of(folder: str, jobs: Iterable[str]) -> list[str]:
+    """Return the names of the files of jobs; a folder without any is removed."""
+    names = []
+    for job in jobs:
+        files = list_names(os.path.join(folder, job))
+        if not files:
+            remove_empty_folder(os.path.join(folder, job))
+        names += [f"{job}/{file}" for file in files]
+    return names

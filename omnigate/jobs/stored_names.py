@@ -1,0 +1,51 @@
+"""Which stored files are some job's: a cached job has those of another, which may go before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigate.jobs.job import Job, Output
+
+
+class StoredNames:
+    """Counts the jobs that have a file, by its storage and name.
+
+    It hears of every change of a job, in order: :meth:`changed` is a watcher of the job store.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def held(self, storage: str, name: str) -> bool:
+        """Whether a job has the file of that name."""
+        return (storage, name) in self._counts
+
+    def load(self, jobs: Iterable[Job]) -> None:
+        """Take in the jobs there are."""
+        for job in jobs:
+            self._add(job.outputs)
+
+    def changed(self, before: Job | None, after: Job | None) -> None:
+        """Take in that a job is another now, is new, or is gone (None)."""
+        old = () if before is None else before.outputs
+        new = () if after is None else after.outputs
+        if old is not new and old != new:
+            self._add(new)
+            self._take(old)
+
+    def _add(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            key = output.storage, output.name
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _take(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            key = output.storage, output.name
+            left = self._counts.get(key, 0) - 1
+            if left > 0:
+                self._counts[key] = left
+            else:
+                self._counts.pop(key, None)
