@@ -219,6 +219,22 @@ def append_file(path: str, lines: bytes) -> None:
         file.close()
 
 
+def write_file(path: str, data: bytes) -> None:
+    """Make a file of its own with that content, and sync it; what stands there is overwritten.
+
+    Its name is there for good once the folder is synced, which is left to the caller, who may make
+    many.
+
+    :raises OSError: it could not be written; a part of it may be left.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_MODE)
+    try:
+        _write_all(fd, data)
+        _sync(fd, os.fsync)
+    finally:
+        os.close(fd)
+
+
 def replace_file(
     path: str,
     data: bytes | Iterable[bytes],
