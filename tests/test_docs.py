@@ -49,6 +49,7 @@ PAGES = (
     "observe.md",
     "keys-and-budgets.md",
     "ledger.md",
+    "jobs.md",
     "internals.md",
 )
 # Files whose words an operator copies.

@@ -23,17 +23,12 @@ from omnigate.jobs.job import GIVEN_UP, PENDING, Job, Webhook
 from omnigate.jobs.webhooks import schedule, signing
 from omnigate.jobs.webhooks.payload import Shown, payload
 from omnigate.jobs.webhooks.schedule import MAX_ERROR_CHARS, Verdict
+from omnigate.outbound.client import MAX_WEBHOOK_ANSWER_BYTES, WEBHOOK_SECONDS
 from omnigate.outbound.messages import TIMEOUT, Answer, Request
 from omnigate.text import reason_of
 
-#: Seconds for one attempt in all; who has not answered by then has not taken it.
-ATTEMPT_SECONDS: Final = 15.0
-
-#: Bytes of an answer that are read. Only its status counts.
-MAX_ANSWER_BYTES: Final = 16 * 1024
-
-#: Seconds after which an attempt is over whatever the outbound side says of it: it may wait there
-#: for its turn beside the time that it has. A signature is good for five minutes.
+#: Seconds after which an attempt is over whatever the outbound side says of it: beside the 15 that
+#: it has, it may wait there for its turn. A signature is good for five minutes.
 BACKSTOP_SECONDS: Final = 120.0
 
 #: The live secrets of a key by its SHA-256, the new one first.
@@ -174,9 +169,11 @@ class Attempts:
             headers = signing.headers(secrets, message_id, timestamp, body)
         except ValueError as error:
             return Verdict("failed", error=reason_of(error, MAX_ERROR_CHARS), refused=True)
-        request = Request("POST", hook.url, headers, body, head_seconds=ATTEMPT_SECONDS)
+        request = Request("POST", hook.url, headers, body, head_seconds=WEBHOOK_SECONDS)
         sent = Deferred.fromCoroutine(
-            self._outbound.post_guarded(request, MAX_ANSWER_BYTES, allow_http=settings.allow_http)
+            self._outbound.post_guarded(
+                request, MAX_WEBHOOK_ANSWER_BYTES, allow_http=settings.allow_http
+            )
         )
         sent.addTimeout(BACKSTOP_SECONDS, self._clock)
         self._sending[job.id] = sent

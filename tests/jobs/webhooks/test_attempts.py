@@ -9,11 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.media import WebhooksConfig
 from omnigate.jobs.job import DELIVERED, PENDING
-from omnigate.jobs.webhooks.attempts import (
-    ATTEMPT_SECONDS,
-    BACKSTOP_SECONDS,
-    MAX_ANSWER_BYTES,
-)
+from omnigate.jobs.webhooks.attempts import BACKSTOP_SECONDS
 from omnigate.outbound.messages import REFUSED, Answer
 from tests.jobs.webhooks.fakes import SECRET, START_MS, Sent, World
 
@@ -42,7 +38,6 @@ class RequestTests(SynchronousTestCase):
         headers = dict(sent.request.headers)
         self.assertEqual("msg_job_1", headers["webhook-id"])
         self.assertEqual(str(START_MS // 1_000), headers["webhook-timestamp"])
-        self.assertEqual((15.0, 16_384), (ATTEMPT_SECONDS, MAX_ANSWER_BYTES))
         self.assertEqual(
             (15.0, 16_384, False), (sent.request.head_seconds, sent.max_bytes, sent.allow_http)
         )

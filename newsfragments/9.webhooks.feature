@@ -1,0 +1,1 @@
+The end of a media job is told to the job's ``webhook_url``, signed by Standard Webhooks 1.0.0, with up to ten attempts over three days, fair turns between keys, and no attempt more than ``media.webhooks.max_attempts`` whatever crashes.
