@@ -48,10 +48,11 @@ def post_json(
 
 
 def segment(text: str) -> str:
-    """Return a provider's id, or a part of a model's name, as one segment of a path."""
-    quoted = quote(text, safe="~:@!$&'()*+,;=", errors="replace")
-    # Two of its dots would be a step up, in any spelling.
-    return quoted.replace(".", "%2E") if not text.strip(".") else quoted
+    """Return a provider's id, or a part of a model's name, as one segment of a path.
+
+    :param text: more than dots, which would be a step up in any spelling.
+    """
+    return quote(text, safe="~:@!$&'()*+,;=", errors="replace")
 
 
 def origin_of(url: str) -> tuple[str, str, int] | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from omnigate.jobs.adapters import asking, judging, sources
+from omnigate.jobs.adapters import asking, fields, judging, sources
 from omnigate.jobs.adapters.base import (
     Accepted,
     Adapter,
@@ -76,8 +76,9 @@ class Fal(Adapter):
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Put the request into the queue."""
-        if _MODEL.fullmatch(task.model) is None:
-            return judging.bad_answer(f"{task.model!r} is no endpoint of fal")
+        fault = fields.fault_of(self, task)
+        if fault is not None:
+            return fault
         url = f"{task.base_url}/{task.model}"
         answer = yield asking.post_json(url, _headers(task), task.input)
         queued = judging.read_submit(answer, task.credential)
@@ -85,8 +86,8 @@ class Fal(Adapter):
             return queued
         try:
             return Accepted(Handle(id_at(queued, "request_id"), _notes(task, queued)))
-        except BadAnswer as fault:
-            return judging.bad_answer(str(fault))
+        except BadAnswer as odd:
+            return judging.bad_answer(str(odd))
 
     def poll(self, task: Task, handle: Handle) -> Steps[PollOutcome]:
         """Ask for the status, and fetch the result once there is one."""

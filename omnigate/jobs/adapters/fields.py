@@ -175,5 +175,6 @@ def fault_of(adapter: Adapter, task: Task) -> Failed | None:
     try:
         adapter.check(task.model, task.input)
     except InputFault as fault:
-        return judging.failed(f"input.{fault.field}: {fault.message}", task.credential)
+        place = f"input.{fault.field}: " if fault.field else ""
+        return judging.failed(place + fault.message, task.credential)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ MAX_STRINGS: Final = 24_000
 MAX_ESCAPES: Final = 250_000
 #: Up to here an answer that the strict reader refuses is read again by a lenient one.
 MAX_LENIENT_BYTES: Final = 1_048_576
+
+# Ids seen are of letters, digits, "-" and "_".
+_ID = re.compile(r"[A-Za-z0-9_.:~=+-]{1,256}")
 
 
 class BadAnswer(Exception):  # noqa: N818
@@ -87,13 +91,13 @@ def text_at(value: object, *path: str) -> str:
 
 
 def id_at(value: object, *path: str) -> str:
-    """Return a provider's id of its work: 1 to 256 visible ASCII characters.
+    """Return a provider's id of its work, which can be one segment of a path.
 
-    :raises BadAnswer: there is none.
+    :raises BadAnswer: there is none, or one that would lead elsewhere.
     """
-    found = member(value, *path)
-    if not isinstance(found, str) or not found or len(found) > 256:
+    found = text_at(value, *path)
+    if not found:
         raise BadAnswer(f"the answer has no {'.'.join(path)}")
-    if not found.isascii() or not found.isprintable() or " " in found:
-        raise BadAnswer(f"the answer's {'.'.join(path)} is not an id")
+    if _ID.fullmatch(found) is None or not found.strip("."):
+        raise BadAnswer(f"the answer's {'.'.join(path)} is no id")
     return found

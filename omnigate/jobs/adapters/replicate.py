@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from omnigate.jobs.adapters import asking, judging, sources
+from omnigate.jobs.adapters import asking, fields, judging, sources
 from omnigate.jobs.adapters.base import (
     Accepted,
     Adapter,
@@ -77,9 +77,9 @@ class Replicate(Adapter):
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Create a prediction; it may be done at once."""
-        path = _path(task.model)
-        if path is None:
-            return judging.bad_answer(f"{task.model!r} is no model of replicate")
+        fault = fields.fault_of(self, task)
+        if fault is not None:
+            return fault
         body: dict[str, Any] = {"input": task.input}
         version = _VERSION.fullmatch(task.model)
         if version is not None:
@@ -87,15 +87,17 @@ class Replicate(Adapter):
         # Stops a run there that was lost sight of here.
         limit = ("cancel-after", f"{task.timeout_s + GRACE_SECONDS}s")
         answer = yield asking.post_json(
-            f"{task.base_url}/v1/{path}", (*asking.bearer(task.credential), limit), body
+            f"{task.base_url}/v1/{_path(task.model)}",
+            (*asking.bearer(task.credential), limit),
+            body,
         )
         prediction = judging.read_submit(answer, task.credential)
         if isinstance(prediction, Failed):
             return prediction
         try:
             handle = Handle(id_at(prediction, "id"))
-        except BadAnswer as fault:
-            return judging.bad_answer(str(fault))
+        except BadAnswer as odd:
+            return judging.bad_answer(str(odd))
         outcome = _outcome(task, handle, prediction, answer)
         if isinstance(outcome, Stopped):
             outcome = judging.failed("the prediction was canceled at the provider", task.credential)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from omnigate.jobs.adapters import asking, judging, sources
+from omnigate.jobs.adapters import asking, fields, judging, sources
 from omnigate.jobs.adapters.base import (
     Accepted,
     Adapter,
@@ -77,6 +77,9 @@ class Sume(Adapter):
 
     def submit(self, task: Task) -> Steps[SubmitOutcome]:
         """Ask the catalog for the model's router, and have that one begin."""
+        fault = fields.fault_of(self, task)
+        if fault is not None:
+            return fault
         headers = asking.bearer(task.credential)
         catalog = f"{task.base_url}/v1/open/catalog/{asking.segment(task.model)}"
         answer = yield from _with_tries(asking.get(catalog, headers))
@@ -103,8 +106,8 @@ class Sume(Adapter):
             return _with_fields(taken, answer, task)
         try:
             return Accepted(Handle(id_at(taken, "data", "request_id")))
-        except BadAnswer as fault:
-            return judging.bad_answer(str(fault))
+        except BadAnswer as odd:
+            return judging.bad_answer(str(odd))
 
     def poll(self, task: Task, handle: Handle) -> Steps[PollOutcome]:
         """Ask for the status, and fetch the result once it is completed."""
