@@ -184,10 +184,15 @@ def shown_once(
     path: str,
     body: Mapping[str, object],
     words: str,
+    *,
+    kept: str = "the gateway stores its hash only",
+    until: str = "old_secrets_until",
 ) -> int:
     """Ask for a secret and print it on standard output, alone; what else there is to know beside.
 
     :param words: said of the secret, on standard error.
+    :param kept: what becomes of it here; empty where that is nobody's worry.
+    :param until: the member that says how long secrets before it work.
     """
     if options.json:
         print(client.text("POST", path, body))
@@ -197,11 +202,9 @@ def shown_once(
     if not isinstance(secret, str) or not (secret.isascii() and secret.isprintable()):
         raise CommandError("the control plane made the key but told no secret; delete it")
     print(secret)
-    print(
-        f"This is shown once. Keep it now; the gateway stores its hash only. {words}",
-        file=sys.stderr,
-    )
-    until = answer.get("old_secrets_until")
-    if isinstance(until, str):
-        print(f"The secrets before work until {one_line(until, 40)}.", file=sys.stderr)
+    told = f"Keep it now; {kept}." if kept else "Keep it now."
+    print(f"This is shown once. {told} {words}", file=sys.stderr)
+    moment = answer.get(until)
+    if isinstance(moment, str):
+        print(f"The secrets before work until {one_line(moment, 40)}.", file=sys.stderr)
     return 0

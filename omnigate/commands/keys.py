@@ -1,4 +1,4 @@
-"""``omnigate keys list|show|create|change|rotate|disable|enable|delete``: asks the admin API."""
+"""``omnigate keys``: lists, makes and changes gateway keys, by the admin API."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from omnigate.commands.key_arguments import (
     change_key,
     changes_of,
     delete_key,
+    duration,
     given,
     listed,
     pages,
@@ -25,6 +26,7 @@ from omnigate.commands.key_arguments import (
     shown_once,
 )
 from omnigate.commands.table import print_listing
+from omnigate.control.webhook_secret import DEFAULT_GRACE_S
 from omnigate.periods import PERIODS
 from omnigate.text import one_line
 
@@ -49,11 +51,24 @@ _COLUMNS = (
     "expires_at",
     "disabled",
     "old_secrets_until",
+    "max_open_jobs",
+    "max_jobs_per_day",
+    "age_recipients",
+    "signs_webhooks",
+    "old_webhook_secrets_until",
 )
 _DETAILS = (*_COLUMNS, "rotated_at", "created_at", "key_sha256")
 
 #: Members that most keys have nothing of: a table shows them where one has.
-_RARE = ("tpm", "disabled")
+_RARE = (
+    "tpm",
+    "disabled",
+    "max_open_jobs",
+    "max_jobs_per_day",
+    "age_recipients",
+    "signs_webhooks",
+    "old_webhook_secrets_until",
+)
 
 #: What can be said of a key, by the names of its members.
 _MEMBERS = (
@@ -68,6 +83,9 @@ _MEMBERS = (
     "soft_budget_usd",
     "budget_period",
     "budget_timezone",
+    "max_open_jobs",
+    "max_jobs_per_day",
+    "age_recipients",
 )
 
 _NEXT_POLL = "their next poll on (OMNIGATE_POLL_MS, two seconds if not set)."
@@ -87,6 +105,7 @@ def add_keys(commands: Any) -> None:
     _add_create(actions)
     _add_change(actions)
     _add_rotate(actions)
+    _add_webhook_secret(actions)
     _add_switches(actions)
     delete = actions.add_parser(
         "delete",
@@ -179,6 +198,38 @@ def _add_rotate(actions: Any) -> None:
     rotate.set_defaults(run=_rotate)
 
 
+def _add_webhook_secret(actions: Any) -> None:
+    secret = actions.add_parser(
+        "webhook-secret",
+        help="sign webhooks of a managed key's jobs with a new secret, which is printed once",
+        description="Make a secret that webhooks of a key's media jobs are signed with (Standard "
+        "Webhooks), and print it, this once. The one before signs too for the grace, so that "
+        "receivers can take the new one over." + ASKS,
+    )
+    add_name(secret, _MANAGED)
+    how = secret.add_mutually_exclusive_group()
+    how.add_argument(
+        "--grace",
+        metavar="TIME",
+        type=duration,
+        default=DEFAULT_GRACE_S,
+        help="how long the secret before signs too, such as 900, 15m, 24h or 7d; at most 30d; 0 "
+        "ends all others (default: 24h)",
+    )
+    how.add_argument(
+        "--delete", action="store_true", help="sign no more, and forget the secrets there are"
+    )
+    add_json(secret)
+    add_examples(
+        secret,
+        """\
+  omnigate keys webhook-secret app              make the first one, or the next
+  omnigate keys webhook-secret app --grace 0    it has leaked: it signs no more
+""",
+    )
+    secret.set_defaults(run=_webhook_secret)
+
+
 def _add_switches(actions: Any) -> None:
     disable = actions.add_parser(
         "disable",
@@ -233,6 +284,21 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
         metavar="ZONE",
         help="whose midnights the period begins at, such as Europe/Stockholm; default: UTC",
     )
+    command.add_argument(
+        "--max-open-jobs", type=whole, metavar="N", help="media jobs that are not final yet"
+    )
+    command.add_argument(
+        "--max-jobs-per-day",
+        type=whole,
+        metavar="N",
+        help="media jobs made in a day of UTC; default: max_jobs_per_day of [media]",
+    )
+    command.add_argument(
+        "--age-recipients",
+        type=listed,
+        metavar="A,B",
+        help="encrypt outputs of its jobs for these recipients of age",
+    )
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -270,6 +336,29 @@ def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     path = path_of("keys", options.name, "rotate")
     words = "Data planes take it from " + _NEXT_POLL
     return shown_once(options, client_from(environ), path, {"grace_s": options.grace}, words)
+
+
+def _webhook_secret(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """``omnigate keys webhook-secret``: the secret goes to standard output, alone."""
+    client, path = client_from(environ), path_of("keys", options.name, "webhook-secret")
+    if options.delete:
+        answer = client.text("DELETE", path)
+        if options.json:
+            print(answer)
+        else:
+            name = one_line(options.name, 200)
+            print(f"webhooks of {name} are not signed any more", file=sys.stderr)
+        return 0
+    words = "Give it to the receiver of the webhooks."
+    return shown_once(
+        options,
+        client,
+        path,
+        {"grace_s": options.grace},
+        words,
+        kept="",
+        until="old_webhook_secrets_until",
+    )
 
 
 def _switch(options: argparse.Namespace, environ: Mapping[str, str], *, disabled: bool) -> int:

@@ -13,9 +13,10 @@ from typing import Final
 
 import attrs
 
+from omnigate.config.key_values import webhook_secret
 from omnigate.config.schema import Config, KeyConfig
 from omnigate.config.structure import Fault
-from omnigate.config.values import quoted
+from omnigate.config.values import BadValueError, quoted
 from omnigate.settings import SettingsError
 
 #: Shorter keys can be guessed; longer ones do not fit where clients and proxies keep them.
@@ -25,10 +26,14 @@ MAX_KEY_CHARS: Final = 256
 
 @attrs.frozen
 class ResolvedKey:
-    """A file key with the hash that the data plane looks it up by (64 lower-case digits)."""
+    """A file key with the hash that the data plane looks it up by (64 lower-case digits).
+
+    :ivar webhook_secret: what webhooks of its jobs are signed with; empty where it has none.
+    """
 
     sha256: str
     config: KeyConfig
+    webhook_secret: str = attrs.field(default="", repr=False)
 
 
 def resolve_file_keys(
@@ -59,18 +64,43 @@ def resolve_file_keys(
             faults.append(Fault(f"keys[{index}].{field}", message, quoted(key.name)))
             continue
         first[sha256] = index
-        resolved.append(ResolvedKey(sha256=sha256, config=key))
+        signing, wrong = _webhook_secret(key, environ_lookup)
+        if wrong:
+            faults.append(Fault(f"keys[{index}].webhook_secret_env", wrong, quoted(key.name)))
+            continue
+        resolved.append(ResolvedKey(sha256=sha256, config=key, webhook_secret=signing))
     return resolved, faults
 
 
-def _looked_up(name: str, environ_lookup: Callable[[str], str | None]) -> tuple[str | None, str]:
-    """Return the key that a variable holds, or None and what is wrong with it."""
+def _webhook_secret(key: KeyConfig, environ_lookup: Callable[[str], str | None]) -> tuple[str, str]:
+    """Return the secret for a key's webhooks, empty for none, and what is wrong with it."""
+    if key.webhook_secret_env is None:
+        return "", ""
+    secret, wrong = _held(key.webhook_secret_env, environ_lookup)
+    if secret is None:
+        return "", wrong
+    try:
+        return webhook_secret(secret), ""
+    except BadValueError as fault:
+        return "", f"the secret in {key.webhook_secret_env} {fault}"
+
+
+def _held(name: str, environ_lookup: Callable[[str], str | None]) -> tuple[str | None, str]:
+    """Return what a variable holds, or None and why there is nothing."""
     try:
         secret = environ_lookup(name)
     except SettingsError as error:
         return None, "; ".join(error.faults)
     if secret is None:
         return None, f"{name} is not set in the control plane's environment, nor is {name}_FILE"
+    return secret, ""
+
+
+def _looked_up(name: str, environ_lookup: Callable[[str], str | None]) -> tuple[str | None, str]:
+    """Return the key that a variable holds, or None and what is wrong with it."""
+    secret, wrong = _held(name, environ_lookup)
+    if secret is None:
+        return None, wrong
     if not MIN_KEY_CHARS <= len(secret) <= MAX_KEY_CHARS:
         return None, (
             f"the key in {name} has {len(secret)} characters; "

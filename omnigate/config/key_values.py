@@ -7,6 +7,7 @@ The config file, the admin API and the snapshot share these checks. Like those o
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
 import re
@@ -41,6 +42,12 @@ MAX_JOBS: Final = 10_000_000
 #: Secrets of one key that still work after newer ones took their place: rotated every hour with a
 #: grace of eight, which is more than anybody follows.
 MAX_EARLIER_SECRETS: Final = 8
+
+#: What a webhook secret begins with, and how many bytes its base64 stands for
+#: (https://github.com/standard-webhooks/standard-webhooks, "Signature scheme").
+WEBHOOK_PREFIX: Final = "whsec_"
+MIN_WEBHOOK_BYTES: Final = 24
+MAX_WEBHOOK_BYTES: Final = 64
 
 #: A month: who has not taken the new secret by then needs another way to be told.
 MAX_GRACE_S: Final = 30 * 86_400
@@ -99,6 +106,26 @@ def _spelled(meant: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:
     """Return the one spelling of a network; of one with a single address, the address."""
     single = meant.prefixlen == meant.max_prefixlen
     return str(meant.network_address if single else meant)
+
+
+def webhook_secret(value: object) -> str:
+    """Check a secret that webhooks are signed with; no message repeats it."""
+    word = text(value)
+    try:
+        if not word.startswith(WEBHOOK_PREFIX):
+            raise ValueError
+        secret = base64.b64decode(word.removeprefix(WEBHOOK_PREFIX), validate=True)
+    except ValueError:
+        raise BadValueError(
+            f"must be {WEBHOOK_PREFIX} and base64, such as the output of: "
+            f"echo {WEBHOOK_PREFIX}$(openssl rand -base64 32)"
+        ) from None
+    if not MIN_WEBHOOK_BYTES <= len(secret) <= MAX_WEBHOOK_BYTES:
+        raise BadValueError(
+            f"stands for {len(secret)} bytes; it must be {MIN_WEBHOOK_BYTES} to "
+            f"{MAX_WEBHOOK_BYTES} of them"
+        )
+    return word
 
 
 def endpoint_kind(value: object) -> str:

@@ -23,6 +23,8 @@ FACTOR_DECIMALS: Final = 6
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_BECH32: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+_GENERATORS: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _RECIPIENT = re.compile(r"age1[02-9ac-hj-np-z]{58}", re.ASCII)
 
 
@@ -104,11 +106,27 @@ def public_url(value: object) -> str:
 
 
 def age_recipient(value: object) -> str:
-    """Check the shape of a recipient of age; whether it is one is seen when it is used."""
+    """Check a recipient of age: an X25519 key in Bech32, with its check characters."""
     word = text(value)
     if not _RECIPIENT.fullmatch(word):
         raise BadValueError(
             "must be a recipient of age (age1 and 58 characters; age-keygen -y prints it), "
             "never an identity"
         )
+    if _checksum(word) != 1:
+        raise BadValueError("is no recipient of age: a character of it is wrong")
     return word
+
+
+def _checksum(word: str) -> int:
+    """Return the checksum of Bech32, which is 1 where all characters are right (BIP 173)."""
+    prefix, _, data = word.partition("1")
+    checked = [*(ord(char) >> 5 for char in prefix), 0, *(ord(char) & 31 for char in prefix)]
+    total = 1
+    for value in (*checked, *map(_BECH32.index, data)):
+        top = total >> 25
+        total = (total & 0x1FFFFFF) << 5 ^ value
+        for bit, generator in enumerate(_GENERATORS):
+            if top >> bit & 1:
+                total ^= generator
+    return total

@@ -228,9 +228,9 @@ class CredentialStore(Generic[C]):
         if more > 0 and self._list_bytes + more > self.most_list_bytes:
             raise GatewayError(
                 "conflict",
-                f"the lists of models and addresses of all {self.noun}s would come to more than "
-                f"{self.most_list_bytes} bytes; write prefixes and networks that hold many, or "
-                "delete keys first",
+                f"the lists of models, addresses and recipients of all {self.noun}s would come to "
+                f"more than {self.most_list_bytes} bytes; write prefixes and networks that hold "
+                "many, or delete keys first",
             )
 
     async def _replace(self, old: C | None, new: C | None, witness: Witness[C]) -> None:

@@ -13,6 +13,7 @@ import attrs
 
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.control.credential import Credential
+from omnigate.control.webhook_secret import WebhookSecret
 from omnigate.periods import TOTAL, UTC
 
 FILE: Final = "file"
@@ -37,6 +38,11 @@ class GatewayKey(Credential):
     :ivar tpm: tokens a minute; 0 for no limit.
     :ivar allowed_ips: addresses and networks, each in its one spelling; ``None`` for all.
     :ivar endpoints: kinds of endpoints; ``None`` for all.
+    :ivar max_open_jobs: media jobs that are not final yet; 0 for no limit.
+    :ivar max_jobs_per_day: media jobs made in a day of UTC; 0 for the limit of ``[media]``.
+    :ivar age_recipients: whom outputs of its jobs are encrypted for; empty: those of ``[media]``.
+    :ivar signing: the secrets for webhooks of its jobs, the newest first, and some that do not sign
+        any more; :meth:`webhook_secrets` has those that do.
     :ivar secret_sha256: the current secret's; the identity until the first rotation.
     """
 
@@ -53,6 +59,10 @@ class GatewayKey(Credential):
     tpm: int = 0
     allowed_ips: tuple[str, ...] | None = None
     endpoints: tuple[str, ...] | None = None
+    max_open_jobs: int = 0
+    max_jobs_per_day: int = 0
+    age_recipients: tuple[str, ...] = ()
+    signing: tuple[WebhookSecret, ...] = attrs.field(default=(), repr=False)
     secret_sha256: str = attrs.field(
         default=attrs.Factory(lambda self: self.sha256, takes_self=True)
     )
@@ -80,15 +90,23 @@ class GatewayKey(Credential):
         earlier = (secret.sha256 for secret in self.earlier)
         return frozenset((self.sha256, self.secret_sha256, *earlier))
 
+    def webhook_secrets(self, now_ms: int) -> tuple[str, ...]:
+        """Return the secrets that webhooks of its jobs are signed with, the newest first."""
+        return tuple(one.secret for one in self.signing if one.signs(now_ms))
+
+    def old_webhook_secrets_until_ms(self, now_ms: int) -> int | None:
+        """Return when the last secret but the newest stops to sign; ``None`` if none does."""
+        return max((one.until_ms for one in self.signing[1:] if one.signs(now_ms)), default=None)
+
     @property
     def list_entries(self) -> int:
-        """How many models and addresses it names."""
-        return len(self.models or ()) + len(self.allowed_ips or ())
+        """How many models, addresses and recipients it names."""
+        return len(self.models or ()) + len(self.allowed_ips or ()) + len(self.age_recipients)
 
     @property
     def list_bytes(self) -> int:
-        """How long its lists of models and addresses are, where they are written down."""
-        entries = (*(self.models or ()), *(self.allowed_ips or ()))
+        """How long its lists of names are, where they are written down."""
+        entries = (*(self.models or ()), *(self.allowed_ips or ()), *self.age_recipients)
         return sum(map(len, entries)) + LIST_ENTRY_BYTES * len(entries)
 
     @property
@@ -115,6 +133,10 @@ def file_key(resolved: ResolvedKey) -> GatewayKey:
         allowed_ips=config.allowed_ips,
         endpoints=config.endpoints,
         expires_ms=config.expires_ms,
+        max_open_jobs=config.max_open_jobs,
+        max_jobs_per_day=config.max_jobs_per_day,
+        age_recipients=config.age_recipients,
+        signing=(WebhookSecret(resolved.webhook_secret),) if resolved.webhook_secret else (),
     )
 
 

@@ -297,7 +297,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         writers=writers,
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
-            *OwnUsage(book, watch).endpoints(),
+            *OwnUsage(book, watch, lambda: config_file.config.media.max_jobs_per_day).endpoints(),
             *admin.endpoints(),
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
             *live.endpoints(),

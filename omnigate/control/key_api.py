@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any, Final, Protocol
 
 from omnigate.config import key_values, values
+from omnigate.config.media import MAX_RECIPIENTS
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.control.admin_json import dollars, encode, read_body, time
 from omnigate.control.audited import Recorder
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
-from omnigate.control.key_changes import TO_CHANGE, TO_ROTATE, KeyChanges
+from omnigate.control.key_changes import TO_CHANGE, TO_ROTATE, TO_SIGN, KeyChanges
 from omnigate.control.keys import KeyBook
 from omnigate.control.parameters import Parameter, read_whole
 from omnigate.control.parameters import whole as whole_parameter
@@ -34,6 +35,7 @@ from omnigate.control.schemas import (
     rows,
     whole,
 )
+from omnigate.control.webhook_secret import DEFAULT_GRACE_S
 from omnigate.errors import GatewayError
 from omnigate.periods import PERIODS
 
@@ -79,6 +81,9 @@ _BODY: Final = {
     ),
     "expires_at": or_null(TIME),
     "disabled": FLAG,
+    "max_open_jobs": whole(0, key_values.MAX_JOBS),
+    "max_jobs_per_day": whole(0, key_values.MAX_JOBS),
+    "age_recipients": or_null({**rows(TEXT), "minItems": 1, "maxItems": MAX_RECIPIENTS}),
     "budget_usd": or_null(DOLLARS),
     "soft_budget_usd": or_null(DOLLARS),
     "budget_period": one_of(*PERIODS),
@@ -96,6 +101,11 @@ ROTATION: Final[Schema] = record(
     optional=("grace_s",),
     title="Rotation",
 )
+RENEWAL: Final[Schema] = record(
+    {"grace_s": {**whole(0, key_values.MAX_GRACE_S), "default": DEFAULT_GRACE_S}},
+    optional=("grace_s",),
+    title="WebhookSecretRenewal",
+)
 
 _ROW: Final = {
     "name": TEXT,
@@ -109,6 +119,11 @@ _ROW: Final = {
     "endpoints": or_null(rows(TEXT)),
     "expires_at": or_null(TIME),
     "disabled": FLAG,
+    "max_open_jobs": COUNT,
+    "max_jobs_per_day": COUNT,
+    "age_recipients": or_null(rows(TEXT)),
+    "signs_webhooks": FLAG,
+    "old_webhook_secrets_until": or_null(TIME),
     "budget_usd": or_null(DOLLARS),
     "soft_budget_usd": or_null(DOLLARS),
     "budget_period": or_null(one_of(*PERIODS)),
@@ -226,6 +241,24 @@ class KeyApi:
                 answer=MADE_KEY,
                 refusals=_CHANGES,
             ),
+            Endpoint(
+                "POST",
+                "/admin/keys/{name}/webhook-secret",
+                self.renew_webhook_secret,
+                body_limit=MAX_ROTATION_BYTES,
+                summary="Sign webhooks of a managed key's jobs with a new secret, shown this once",
+                body=RENEWAL,
+                answer=MADE_KEY,
+                refusals=_CHANGES,
+            ),
+            Endpoint(
+                "DELETE",
+                "/admin/keys/{name}/webhook-secret",
+                self.delete_webhook_secret,
+                summary="Sign webhooks of a managed key's jobs no more",
+                answer=KEY,
+                refusals=_CHANGES,
+            ),
         )
 
     async def list_keys(self, call: Call) -> Answer:
@@ -274,6 +307,18 @@ class KeyApi:
         key, secret = await self._changes.rotate(call, call.name, read_body(call.body))
         return Answer(encode({"secret": secret, **self._key_row(key)}))
 
+    async def renew_webhook_secret(self, call: Call) -> Answer:
+        """Give webhooks a new secret; it is in this answer and nowhere else."""
+        self._changes.check_managed(call.name, TO_SIGN)
+        body = read_body(call.body)
+        key, secret = await self._changes.renew_webhook_secret(call, call.name, body)
+        return Answer(encode({"secret": secret, **self._key_row(key)}))
+
+    async def delete_webhook_secret(self, call: Call) -> Answer:
+        """Sign no webhook any more, and answer the key."""
+        key = await self._changes.delete_webhook_secret(call, call.name)
+        return Answer(encode(self._key_row(key)))
+
     async def delete_key(self, call: Call) -> Answer:
         """Take a managed key away."""
         key = await self._changes.delete(call, call.name)
@@ -281,6 +326,7 @@ class KeyApi:
 
     def _key_row(self, key: GatewayKey) -> dict[str, Any]:
         """Return a key as people see it; what was spent is null until the ledger is loaded."""
+        now_ms = self._book.managed.now_ms()
         row: dict[str, Any] = {
             "name": key.name,
             "source": key.source,
@@ -293,13 +339,18 @@ class KeyApi:
             "endpoints": key.endpoints,
             "expires_at": time(key.expires_ms or None),
             "disabled": key.disabled,
+            "max_open_jobs": key.max_open_jobs,
+            "max_jobs_per_day": key.max_jobs_per_day,
+            "age_recipients": key.age_recipients or None,
+            "signs_webhooks": bool(key.signing),
+            "old_webhook_secrets_until": time(key.old_webhook_secrets_until_ms(now_ms)),
             "budget_usd": dollars(key.budget_nano),
             "soft_budget_usd": dollars(key.soft_budget_nano),
             "budget_period": key.budget_period if key.has_budget else None,
             "budget_timezone": key.budget_timezone if key.has_budget else None,
             "created_at": time(key.created_ms),
             "rotated_at": time(key.rotated_ms),
-            "old_secrets_until": time(key.old_secrets_until_ms(self._book.managed.now_ms())),
+            "old_secrets_until": time(key.old_secrets_until_ms(now_ms)),
         }
         if not self._ledger.ready:
             return {**row, **dict.fromkeys(_STANDING)}

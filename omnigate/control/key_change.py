@@ -56,6 +56,7 @@ def _bare(key: GatewayKey) -> GatewayKey:
         secret_sha256=key.secret_sha256,
         earlier=key.earlier,
         rotated_ms=key.rotated_ms,
+        signing=key.signing,
     )
 
 
@@ -71,6 +72,9 @@ def written(key: GatewayKey) -> dict[str, Any]:
         "endpoints": _list(key.endpoints),
         "expires_at": rfc3339(key.expires_ms) if key.expires_ms else None,
         "disabled": key.disabled,
+        "max_open_jobs": key.max_open_jobs,
+        "max_jobs_per_day": key.max_jobs_per_day,
+        "age_recipients": _list(key.age_recipients or None),
         "budget_usd": _amount(key.budget_nano),
         "soft_budget_usd": _amount(key.soft_budget_nano),
     }

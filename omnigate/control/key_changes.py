@@ -14,12 +14,14 @@ from omnigate.control.key_change import changed, differences, set_members
 from omnigate.control.key_members import read_grace
 from omnigate.control.keys import KeyBook
 from omnigate.control.routes import Call
+from omnigate.control.webhook_secret import DEFAULT_GRACE_S
 from omnigate.errors import GatewayError
 
 #: Where a key of the config file is changed instead, by what was wished.
 TO_CHANGE: Final = "change it there"
 TO_ROTATE: Final = "add another key there, and take this one out later"
 TO_DELETE: Final = "take it out there"
+TO_SIGN: Final = "name a variable with its webhook secret there (webhook_secret_env)"
 
 #: Looks at a key as it is right before a change, and raises where it is not as was thought.
 Check = Callable[[GatewayKey], None]
@@ -100,6 +102,33 @@ class KeyChanges:
 
         async with audited(self._audit, call, "key.rotate") as tell:
             return await self._book.managed.rotate(name, grace_s, witness, check)
+
+    async def renew_webhook_secret(
+        self, call: Call, name: str, body: object, check: Check = unchecked
+    ) -> tuple[GatewayKey, str]:
+        """Give the webhooks of a managed key's jobs a new secret.
+
+        :param body: may say how many seconds older ones sign too, as decoded JSON has it.
+        :return: the key, and its new webhook secret, which is told this once.
+        """
+        self.check_managed(name, TO_SIGN)
+        grace_s = read_grace(body, DEFAULT_GRACE_S)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, {"grace_s": grace_s})
+
+        async with audited(self._audit, call, "key.webhook_secret") as tell:
+            return await self._book.managed.renew_webhook_secret(name, grace_s, witness, check)
+
+    async def delete_webhook_secret(self, call: Call, name: str) -> GatewayKey:
+        """Have no webhook of a managed key's jobs signed any more."""
+        self.check_managed(name, TO_SIGN)
+
+        async def witness(key: GatewayKey) -> None:
+            await tell(key.name, {})
+
+        async with audited(self._audit, call, "key.webhook_secret_delete") as tell:
+            return await self._book.managed.delete_webhook_secret(name, witness)
 
     async def delete(self, call: Call, name: str) -> GatewayKey:
         """Take a managed key away; return it as it was."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from omnigate.config import key_values, values
+from omnigate.config import key_values, media_values, values
 from omnigate.config.agreement import budget_disagreements
+from omnigate.config.media import MAX_RECIPIENTS
 from omnigate.config.schema import MAX_PATTERNS
 from omnigate.errors import GatewayError
 from omnigate.money import parse_usd
@@ -57,6 +58,18 @@ def _endpoints(value: object) -> tuple[str, ...] | None:
     return tuple(key_values.endpoint_kind(entry) for entry in value)
 
 
+def _recipients(value: object) -> tuple[str, ...]:
+    """Check ``age_recipients``: null for those of the config, or a list of recipients."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_RECIPIENTS:
+        raise values.BadValueError(
+            f"must be an array of 1 to {MAX_RECIPIENTS} recipients of age; leave it out for those "
+            "of [media]"
+        )
+    return tuple(media_values.age_recipient(entry) for entry in value)
+
+
 def expiry(value: object) -> int:
     """Check ``expires_at``: null for never, or an instant; returns milliseconds since 1970."""
     return 0 if value is None else key_values.instant_ms(value)
@@ -81,6 +94,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     "endpoints": ("endpoints", _endpoints),
     "expires_at": ("expires_ms", expiry),
     "disabled": ("disabled", values.flag),
+    "max_open_jobs": ("max_open_jobs", values.whole(0, key_values.MAX_JOBS)),
+    "max_jobs_per_day": ("max_jobs_per_day", values.whole(0, key_values.MAX_JOBS)),
+    "age_recipients": ("age_recipients", _recipients),
 }
 
 _ROTATION: Final[Mapping[str, Field]] = {
@@ -132,9 +148,10 @@ def read_members(
     return read
 
 
-def read_grace(body: object) -> int:
+def read_grace(body: object, default_s: int = 0) -> int:
     """Judge the body of a rotation; return the seconds that older secrets work on.
 
+    :param default_s: what a body means that does not say.
     :raises GatewayError: ``invalid_request``.
     """
-    return int(read_members(body, _ROTATION, ()).get("grace_s", 0))
+    return int(read_members(body, _ROTATION, ()).get("grace_s", default_s))

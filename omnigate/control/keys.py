@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import attrs
 from twisted.python.failure import Failure
 
 from omnigate.config.file_keys import ResolvedKey
@@ -22,6 +23,8 @@ from omnigate.control.gateway_key import MANAGED, GatewayKey, file_key, rotated
 from omnigate.control.key_file import KEYS_FILE
 from omnigate.control.key_members import FIELDS, read_members
 from omnigate.control.key_secret import new_secret
+from omnigate.control.webhook_secret import new_webhook_secret, renewed
+from omnigate.errors import GatewayError
 from omnigate.writer_thread import IWriter
 
 #: The file is rewritten whole, and the key list travels whole in every changed snapshot: ten
@@ -95,6 +98,47 @@ class KeyStore(CredentialStore[GatewayKey]):
             return rotated(key, sha256, now_ms, grace_s)
 
         return await self._rotate(name, rotate, witness)
+
+    async def renew_webhook_secret(
+        self,
+        name: str,
+        grace_s: int,
+        witness: Witness[GatewayKey] = unwitnessed,
+        check: Callable[[GatewayKey], None] = lambda key: None,
+    ) -> tuple[GatewayKey, str]:
+        """Give the webhooks of a key's jobs a new secret; those before sign too for the grace.
+
+        :param grace_s: in seconds; with 0 only the new one signs.
+        :param check: given the key as it is, before anything; what it raises is raised.
+        :return: the key, and its new webhook secret, which is told this once.
+        :raises GatewayError: ``not_found``, ``conflict`` (see
+            :func:`~omnigate.control.webhook_secret.renewed`), what ``witness`` raises, or
+            ``storage_unavailable``, with nothing changed.
+        """
+        secret = new_webhook_secret()
+
+        def renew(key: GatewayKey) -> GatewayKey:
+            check(key)
+            signing = renewed(name, key.signing, secret, self.now_ms(), grace_s)
+            return attrs.evolve(key, signing=signing)
+
+        return await self.change(name, renew, witness), secret
+
+    async def delete_webhook_secret(
+        self, name: str, witness: Witness[GatewayKey] = unwitnessed
+    ) -> GatewayKey:
+        """Have no webhook of a key's jobs signed any more; return the key.
+
+        :raises GatewayError: ``not_found``, also where there is no such secret, what ``witness``
+            raises, or ``storage_unavailable``, with nothing changed.
+        """
+
+        def drop(key: GatewayKey) -> GatewayKey:
+            if not key.signing:
+                raise GatewayError("not_found", f'the key "{name}" has no webhook secret')
+            return attrs.evolve(key, signing=())
+
+        return await self.change(name, drop, witness)
 
 
 def made_keys(

@@ -6,6 +6,7 @@ is the operator's own business, soft budgets and networks, is not told.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from omnigate.control.admin_json import dollars, encode, time
@@ -19,7 +20,14 @@ from omnigate.errors import GatewayError
 class OwnUsage:
     """The endpoint under ``/internal/`` that tells of one key."""
 
-    def __init__(self, book: KeyBook, watch: BudgetWatch) -> None:
+    def __init__(
+        self, book: KeyBook, watch: BudgetWatch, max_jobs_per_day: Callable[[], int]
+    ) -> None:
+        """Take the parts.
+
+        :param max_jobs_per_day: gives how many media jobs a key may make that says nothing of it.
+        """
+        self._max_jobs_per_day = max_jobs_per_day
         self._book = book
         self._watch = watch
         self._known: tuple[tuple[int, int], dict[str, GatewayKey]] = ((-1, -1), {})
@@ -61,6 +69,8 @@ class OwnUsage:
             "rpm": key.rpm,
             "tpm": key.tpm,
             "max_concurrent": key.max_concurrent,
+            "max_open_jobs": key.max_open_jobs,
+            "max_jobs_per_day": key.max_jobs_per_day or self._max_jobs_per_day(),
             "models": key.models,
             "endpoints": key.endpoints,
             "expires_at": time(key.expires_ms or None),

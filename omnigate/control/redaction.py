@@ -19,6 +19,8 @@ _PIECE_CHARS: Final = 32 * 1024
 _SECRETS: Final = re.compile(
     r"\b[0-9A-Fa-f]{64}\b"
     r"|\b(?:sk|pk|rk|xai|gsk|hf|r8|pplx|nvapi|og[akis])[-_][A-Za-z0-9_-]{12,}"
+    r"|\bwhsec_[A-Za-z0-9+/]{12,}=*"
+    r"|\bAGE-SECRET-KEY-1[A-Z0-9]{12,}"
     r"|\bAIza[A-Za-z0-9_-]{16,}"
     r"|\beyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]+)*"
 )

@@ -30,6 +30,7 @@ ASKING = {
     "keys create": (("a",), "/admin/keys"),
     "keys change": (("a", "--rpm", "5"), "/admin/keys/a"),
     "keys rotate": (("a",), "/admin/keys/a/rotate"),
+    "keys webhook-secret": (("a",), "/admin/keys/a/webhook-secret"),
     "keys disable": (("a",), "/admin/keys/a"),
     "keys enable": (("a",), "/admin/keys/a"),
     "keys delete": (("a",), "/admin/keys/a"),

@@ -197,6 +197,22 @@ class KeyTests(CliCase):
         out = self.run_cli("keys", "rotate", "app", "--json")[1]
         self.assertEqual(json.loads(out)["secret"], "s")
 
+    def test_webhook_secret(self) -> None:
+        """The same of what signs webhooks; the one before signs for a day, or none does."""
+        path = "/admin/keys/app/webhook-secret"
+        answer = {"secret": "whsec_n", "old_webhook_secrets_until": "2027-01-31T00:00:00.000Z"}
+        FakeAdmin.answers[path] = (200, json.dumps(answer).encode())
+        status, out, err = self.run_cli("keys", "webhook-secret", "app")
+        self.assertEqual((status, out), (0, "whsec_n\n"))
+        self.assertNotIn("hash", err)
+        self.assertIn("work until 2027-01-31T00:00:00.000Z", err)
+        self.run_cli("keys", "webhook-secret", "app", "--grace", "0")
+        status, out, err = self.run_cli("keys", "webhook-secret", "app", "--delete")
+        self.assertEqual((status, out, "not signed" in err), (0, "", True))
+        asked = [(method, body) for method, _, _, body in FakeAdmin.asked]
+        self.assertEqual([method for method, _ in asked], ["POST", "POST", "DELETE"])
+        self.assertEqual([json.loads(body)["grace_s"] for _, body in asked[:2]], [86_400, 0])
+
     def test_lengths_of_time(self) -> None:
         for text, seconds in (("0", 0), ("90", 90), ("90s", 90), ("15m", 900), ("7d", 604_800)):
             self.assertEqual(duration(text), seconds)

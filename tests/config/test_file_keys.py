@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.file_keys import resolve_file_keys
 from omnigate.config.schema import Config, load_config
+from omnigate.control.keys import made_keys
 from omnigate.settings import SettingsError
 
 SECRET = "a-key-of-the-file-0123"
@@ -44,6 +45,35 @@ class ResolveTests(SynchronousTestCase):
         for fault in faults:
             for secret in environ.values():
                 self.assertNotIn(secret, str(fault))
+
+    def test_webhook_secrets(self) -> None:
+        """They are looked up and judged with the keys; none stands in a fault or in a record."""
+        good = "whsec_" + "QUJD" * 8
+        environ = {
+            "GOOD": good,
+            "BARE": "QUJD" * 8,
+            "SHORT": "whsec_" + "QUJD" * 7,
+            "LONG": "whsec_" + "QUJD" * 22,
+            "NONE": "whsec_!" + "QUJD" * 8,
+        }
+        row = 'name = "{0}", key_sha256 = "{1}", webhook_secret_env = "{0}"'
+        names = (*environ, "UNSET")
+        config = config_with(
+            *(row.format(name, f"{number:064x}") for number, name in enumerate(names))
+        )
+        keys, faults = resolve_file_keys(config, environ.get)
+        self.assertEqual([(key.config.name, key.webhook_secret) for key in keys], [("GOOD", good)])
+        self.assertNotIn(good, repr(keys))
+        self.assertEqual(
+            [str(fault).partition(":")[0] for fault in faults],
+            [f'keys[{n}].webhook_secret_env ("{names[n]}")' for n in range(1, len(names))],
+        )
+        self.assertIn("UNSET is not set", faults[-1].message)
+        self.assertIn("stands for 21 bytes; it must be 24 to 64", faults[1].message)
+        for fault in faults:
+            self.assertNotIn("QUJDQUJD", str(fault))
+        (made,) = made_keys(keys, ())
+        self.assertEqual(made.webhook_secrets(0), (good,))
 
     def test_the_bounds_of_a_key(self) -> None:
         config = config_with('name = "a", key_env = "A"', 'name = "b", key_env = "B"')

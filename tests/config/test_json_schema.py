@@ -43,7 +43,12 @@ SAMPLES: tuple[Any, ...] = (
     *([], ["a"], ["chat"], ["10.0.0.1"], ["low", "high"], [1], [[]], {}, {"a": 1}, [{}]),
     *({"input": 1, "output": 0.5}, {"failures": 1}, {"sampling": True}),
     *("https://h.example", "http://h/a/", "https://h/v1/", "eu-north-1", "my.bucket", "fal", "s3"),
-    *("age1" + "q" * 58, "AGE1" + "Q" * 58, {"per_job": 0.5}, {"per_second": -1}),
+    *(
+        "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m",
+        "AGE1" + "Q" * 58,
+        {"per_job": 0.5},
+        {"per_second": -1},
+    ),
     *({"size": {"big": 2, "small": 0.5}}, {"size": {"big": "2"}}, {"size": {}}, ["prompt"]),
 )
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config import media_values
 from omnigate.config.values import BadValueError
 
-RECIPIENT = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudsqe9fqu0tsl9"
+RECIPIENT = "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"
 
 
 class MediaValueTests(SynchronousTestCase):
@@ -73,11 +73,23 @@ class MediaValueTests(SynchronousTestCase):
         )
 
     def test_recipients(self) -> None:
-        """An identity is refused, and not repeated."""
+        """An identity is refused, and not repeated; so is a recipient with a slip in it."""
         self.assertEqual(media_values.age_recipient(RECIPIENT), RECIPIENT)
         identity = "AGE-SECRET-KEY-1" + "Q" * 58
         for bad in (identity, RECIPIENT.upper(), RECIPIENT[:-1], RECIPIENT + "q", "ssh-ed25519 A"):
             self.assertNotIn(bad, self.message(media_values.age_recipient, bad))
+
+    def test_any_slip_in_a_recipient(self) -> None:
+        """One character that is another is always seen, and two that changed places."""
+        for place in range(4, len(RECIPIENT)):
+            for char in "qzl8":
+                if char != RECIPIENT[place]:
+                    slip = RECIPIENT[:place] + char + RECIPIENT[place + 1 :]
+                    self.message(media_values.age_recipient, slip)
+            swapped = RECIPIENT[: place - 1] + RECIPIENT[place - 1 : place + 1][::-1]
+            swapped += RECIPIENT[place + 1 :]
+            if swapped != RECIPIENT:
+                self.message(media_values.age_recipient, swapped)
 
     @given(
         st.recursive(

@@ -35,7 +35,7 @@ soft_budget_usd = 40
 max_open_jobs = 20
 max_jobs_per_day = 1000
 webhook_secret_env = "APP_WEBHOOK_SECRET"
-age_recipients = ["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudsqe9fqu0tsl9"]
+age_recipients = ["age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"]
 
 [[upstreams]]
 name = "openai"
@@ -82,7 +82,7 @@ max_running_per_provider = 32
 signed_url_ttl_s = 3600
 public_url = "https://ai.example.net"
 storage = "s3"
-age_recipients = ["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudsqe9fqu0tsl9"]
+age_recipients = ["age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"]
   [media.webhooks]
   max_attempts = 5
   max_concurrent = 8

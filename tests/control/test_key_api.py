@@ -12,6 +12,7 @@ from omnigate.config.snapshot import SnapshotKey, SnapshotSecret, decode_snapsho
 from omnigate.control import key_api
 from omnigate.control.key_api import MAX_PAGE
 from omnigate.control.key_secret import sha256_hex
+from omnigate.control.redaction import redacted
 from omnigate.periods import rfc3339
 from tests.control.conversation import Reply
 from tests.control.plane import CONFIG, START, Plane
@@ -23,6 +24,9 @@ LIMITS: dict[str, Any] = {
     "expires_at": "2027-01-31T01:00:00+01:00",
     "disabled": True,
 }
+
+
+RECIPIENT = "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"
 
 
 class KeyApiCase(SynchronousTestCase):
@@ -178,6 +182,102 @@ class LimitTests(KeyApiCase):
             ):
                 self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
                 self.assertEqual(reply.json()["param"], param)
+
+
+class JobTests(KeyApiCase):
+    """Limits of media jobs, and what their webhooks are signed with."""
+
+    def renew(self, name: str = "m1", **members: Any) -> Reply:
+        return self.ask("POST", f"/admin/keys/{name}/webhook-secret", **members)
+
+    def signing(self) -> tuple[str, ...]:
+        key = self.plane.book.get("m1")
+        assert key is not None
+        return key.webhook_secrets(self.plane.now_ms())
+
+    def test_limits(self) -> None:
+        """They are told, changed and taken away; no data plane has to know them."""
+        limits = {"max_open_jobs": 5, "max_jobs_per_day": 100, "age_recipients": [RECIPIENT]}
+        made = self.create("m1", **limits)
+        self.assertEqual({member: made[member] for member in limits}, limits)
+        told = self.ask("PATCH", "/admin/keys/m1", max_open_jobs=6, age_recipients=None).json()
+        self.assertEqual((told["max_open_jobs"], told["age_recipients"]), (6, None))
+        self.assertEqual(told["max_jobs_per_day"], 100)
+        key = self.plane.book.get("m1")
+        assert key is not None
+        self.assertEqual((key.max_open_jobs, key.age_recipients), (6, ()))
+        for member, value in (
+            ("max_open_jobs", -1),
+            ("max_jobs_per_day", 10_000_001),
+            ("age_recipients", []),
+            ("age_recipients", [RECIPIENT[:-1]]),
+            ("age_recipients", RECIPIENT),
+        ):
+            reply = self.ask("PATCH", "/admin/keys/m1", **{member: value})
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
+
+    def test_webhook_secrets(self) -> None:
+        """Each is told once; the ones before sign too for their grace, two of them at most."""
+        self.create("m1", rpm=7)
+        self.assertEqual(self.signing(), ())
+        first = self.renew().json()
+        self.assertRegex(first["secret"], r"^whsec_[A-Za-z0-9+/]{43}=$")
+        self.assertEqual((first["signs_webhooks"], first["rpm"]), (True, 7))
+        self.assertIsNone(first["old_webhook_secrets_until"])
+        second = self.renew().json()
+        until = rfc3339((START + 86_400) * 1000)
+        self.assertEqual(second["old_webhook_secrets_until"], until)
+        self.assertEqual(self.signing(), (second["secret"], first["secret"]))
+        third = self.renew(grace_s=60).json()
+        self.assertEqual(self.signing(), (third["secret"], second["secret"], first["secret"]))
+        reply = self.renew(grace_s=60)
+        self.assertEqual((reply.status, reply.json()["code"]), (409, "conflict"))
+        self.plane.clock.advance(60)
+        self.assertEqual(self.signing(), (third["secret"],))
+        last = self.renew(grace_s=0).json()
+        self.assertEqual(self.signing(), (last["secret"],))
+        # A start finds it.
+        self.plane.close()
+        self.plane = Plane(self.folder)
+        self.assertEqual(self.signing(), (last["secret"],))
+        told = self.ask("DELETE", "/admin/keys/m1/webhook-secret").json()
+        self.assertEqual((self.signing(), told["signs_webhooks"]), ((), False))
+
+    def test_it_survives_what_else_is_changed(self) -> None:
+        self.create("m1")
+        secret = self.renew().json()["secret"]
+        self.ask("PATCH", "/admin/keys/m1", rpm=9)
+        self.ask("POST", "/admin/keys/m1/rotate", grace_s=60)
+        self.assertEqual(self.signing(), (secret,))
+
+    def test_nothing_else_tells_it(self) -> None:
+        """No listing, no audit log, no config, no snapshot, no representation."""
+        self.create("m1")
+        secret = self.renew().json()["secret"]
+        self.ask("PATCH", "/admin/keys/m1", max_open_jobs=3)
+        told = [
+            self.ask("GET", path).body
+            for path in ("/admin/keys", "/admin/keys/m1", "/admin/audit", "/admin/config")
+        ]
+        told.append(self.plane.internal("GET", "/internal/config").body)
+        told.append(repr(self.plane.book.get("m1")).encode())
+        with open(f"{self.folder}/audit.jsonl", "rb") as file:
+            told.append(file.read())
+        self.assertIn(b'"key.webhook_secret"', told[-1])
+        for text in told:
+            self.assertNotIn(secret.removeprefix("whsec_").encode(), text)
+        self.assertNotIn(secret, redacted(f"# {secret}"))
+
+    def test_refusals(self) -> None:
+        """Of keys that there are not, of the file's, of secrets that there are not."""
+        self.create("m1")
+        for method in ("POST", "DELETE"):
+            for name, status, code in (("none", 404, "not_found"), ("app", 409, "conflict")):
+                reply = self.ask(method, f"/admin/keys/{name}/webhook-secret")
+                self.assertEqual((reply.status, reply.json()["code"]), (status, code))
+        self.assertEqual(self.ask("DELETE", "/admin/keys/m1/webhook-secret").status, 404)
+        for members in ({"grace_s": -1}, {"grace_s": 2_592_001}, {"secret": "whsec_x"}):
+            self.assertEqual(self.renew(**members).status, 400)
 
 
 class RotationTests(KeyApiCase):

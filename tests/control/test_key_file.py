@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -12,27 +13,36 @@ from omnigate.control.key_change import changed
 from omnigate.control.key_file import KeysFileError
 from tests.control.test_keys import StoreCase
 
+RECIPIENT = "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"
+
 
 class VersionTests(StoreCase):
     """What the file says of itself."""
 
-    def version(self) -> int:
+    def document(self) -> Any:
         with open(self.path, "rb") as file:
-            return int(json.loads(file.read())["version"])
+            return json.loads(file.read())
+
+    def version(self) -> int:
+        return int(self.document()["version"])
 
     def test_older_programs_read_what_they_can_hold(self) -> None:
         """A file is of version 1 again as soon as nothing in it needs more."""
         self.successResultOf(self.create(name="plain", rpm=1))
         self.assertEqual(self.version(), 1)
-        for body in (
-            {"tpm": 1},
-            {"allowed_ips": ["10.0.0.0/8"]},
-            {"endpoints": ["chat"]},
-            {"expires_at": "2027-01-31T00:00:00Z"},
-            {"disabled": True},
-        ):
+        newer: tuple[tuple[int, dict[str, Any]], ...] = (
+            (2, {"tpm": 1}),
+            (2, {"allowed_ips": ["10.0.0.0/8"]}),
+            (2, {"endpoints": ["chat"]}),
+            (2, {"expires_at": "2027-01-31T00:00:00Z"}),
+            (2, {"disabled": True}),
+            (3, {"max_open_jobs": 5}),
+            (3, {"max_jobs_per_day": 7}),
+            (3, {"age_recipients": [RECIPIENT]}),
+        )
+        for version, body in newer:
             self.successResultOf(self.create(name="more", **body))
-            self.assertEqual(self.version(), 2)
+            self.assertEqual(self.version(), version)
             self.assertEqual(list(self.load()), list(self.store))
             (member,) = body
             bare = partial(changed, body={member: None})
@@ -43,6 +53,43 @@ class VersionTests(StoreCase):
         self.successResultOf(Deferred.fromCoroutine(self.store.rotate("plain", 60)))
         self.assertEqual(self.version(), 2)
         self.assertEqual(list(self.load()), list(self.store))
+
+    def test_webhook_secrets(self) -> None:
+        """They stand in the file as they are, with when the earlier ones stop; an end takes all."""
+        self.successResultOf(self.create(name="plain"))
+        made = []
+        for _ in range(2):
+            renewing = self.store.renew_webhook_secret("plain", 60)
+            made.append(self.successResultOf(Deferred.fromCoroutine(renewing))[1])
+        self.assertEqual(self.version(), 3)
+        (row,) = self.document()["keys"]
+        until_ms = self.store.now_ms() + 60_000
+        self.assertEqual(
+            row["webhook_secrets"],
+            [{"secret": made[1]}, {"secret": made[0], "until_ms": until_ms}],
+        )
+        self.assertEqual(list(self.load()), list(self.store))
+        dropping = self.store.delete_webhook_secret("plain")
+        self.successResultOf(Deferred.fromCoroutine(dropping))
+        self.assertEqual(self.version(), 1)
+
+    def test_webhook_secrets_that_never_were(self) -> None:
+        good, other = f"whsec_{'QUJD' * 11}", f"whsec_{'REVG' * 11}"
+        for secrets in (
+            [],
+            [{"secret": "whsec_QUJD"}],
+            [{"secret": good, "until_ms": 5}],
+            [{"secret": good}, {"secret": other}],
+            [{"secret": good}, *[{"secret": other, "until_ms": 5}] * 3],
+            [{"until_ms": 5}],
+            [{"secret": good, "more": 1}],
+        ):
+            row = {"name": "a", "sha256": "0" * 64, "created_ms": 1, "webhook_secrets": secrets}
+            with open(self.path, "w", encoding="utf-8") as file:
+                json.dump({"version": 3, "keys": [row]}, file)
+            words = str(self.assertRaises(KeysFileError, self.load))
+            self.assertIn("keys[0]: ", words)
+            self.assertNotIn(good, words)
 
     def test_members_that_a_version_does_not_have(self) -> None:
         """They are refused: another program wrote them, or a person."""
@@ -76,7 +123,7 @@ class DamageTests(StoreCase):
 
     def test_newer_format(self) -> None:
         """A file of a later version is told apart from a damaged one."""
-        self.assertIn("start the newer version", self.refused(b'{"version":3,"keys":{}}'))
+        self.assertIn("start the newer version", self.refused(b'{"version":4,"keys":{}}'))
 
     def test_other_contents(self) -> None:
         """JSON that is no key file is refused."""

@@ -131,6 +131,8 @@ class AnswerTests(SynchronousTestCase):
         """Requests that succeed, one after the other."""
         yield "POST", "/admin/keys", b'{"name":"m1","rpm":5,"models":["fast"],"budget_usd":1}'
         yield "PATCH", "/admin/keys/m1", b'{"rpm":null,"soft_budget_usd":0.5}'
+        yield "POST", "/admin/keys/m1/webhook-secret", b'{"grace_s":60}'
+        yield "DELETE", "/admin/keys/m1/webhook-secret", None
         yield "GET", "/admin/keys/m1", None
         yield "GET", "/admin/keys?limit=1&after=a", None
         yield "POST", "/admin/keys/m1/rotate", b'{"grace_s":60}'

@@ -37,6 +37,8 @@ class OwnUsageTests(SynchronousTestCase):
                 "rpm": 600,
                 "tpm": 0,
                 "max_concurrent": 0,
+                "max_open_jobs": 0,
+                "max_jobs_per_day": 10_000,
                 "models": None,
                 "endpoints": None,
                 "expires_at": None,

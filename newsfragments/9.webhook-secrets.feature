@@ -1,0 +1,1 @@
+Webhooks of a key's media jobs are signed with a secret of that key: in a variable for keys of the config file (``webhook_secret_env``), made and rotated for managed keys by ``omnigate keys webhook-secret`` and ``POST /admin/keys/{name}/webhook-secret``.
