@@ -62,6 +62,7 @@ ERRORS: dict[str, ErrorKind] = {
         "model_not_allowed",
         "address_not_allowed",
         "endpoint_not_allowed",
+        "invalid_signature",
     ),
     **_rows(
         404,

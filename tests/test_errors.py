@@ -28,6 +28,7 @@ TABLE = """
 403 permission_error permission_error model_not_allowed
 403 permission_error permission_error address_not_allowed
 403 permission_error permission_error endpoint_not_allowed
+403 permission_error permission_error invalid_signature
 404 not_found_error not_found_error not_found
 404 not_found_error not_found_error model_not_found
 404 not_found_error not_found_error endpoint_not_supported

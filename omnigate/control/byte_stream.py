@@ -20,6 +20,8 @@ class ByteStream:
     what the other side has no use for later.
 
     :param request: what is written to; the ``write`` and ``finish`` of a twisted.web request.
+    :param length: how much the head has promised; None where it has not. An answer that ends before
+        that is broken off.
     :param may_read: asked before each writing whether whoever reads still may: a session may end
         while the stream goes on.
     :ivar is_open: whether anybody still reads.
@@ -28,8 +30,14 @@ class ByteStream:
     :ivar turned: called when there is no room any more, and when there is again.
     """
 
-    def __init__(self, request: Any, may_read: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        request: Any,
+        may_read: Callable[[], bool] = lambda: True,
+        length: int | None = None,
+    ) -> None:
         self._request = request
+        self._owed = length
         self._may_read = may_read
         self.is_open = True
         self.has_room = True
@@ -41,6 +49,8 @@ class ByteStream:
         if self.is_open and not self._may_read():
             self.end()
         if self.is_open:
+            if self._owed is not None:
+                self._owed -= len(data)
             self._request.write(data)
 
     def end(self) -> None:
@@ -48,7 +58,10 @@ class ByteStream:
         if self.is_open:
             self._close()
             self._request.unregisterProducer()
-            self._request.finish()
+            if self._owed:
+                self._request.break_off()
+            else:
+                self._request.finish()
 
     def lost(self) -> None:
         """Take notice that nobody reads any more."""

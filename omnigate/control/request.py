@@ -290,6 +290,9 @@ class ControlRequest(Request):
             request_id=self.request_id,
             accept=self._header(b"accept"),
             if_none_match=self._header(b"if-none-match"),
+            range=self._header(b"range"),
+            key_sha256=self._of_client(b"x-omnigate-key-sha256"),
+            idempotency_key=self._of_client(b"idempotency-key"),
             actor=admitted.actor,
             address=self._address,
             session=self._session,
@@ -325,6 +328,10 @@ class ControlRequest(Request):
                     f"the control plane failed; its log has more under {self.request_id}",
                 )
             )
+
+    def _of_client(self, name: bytes) -> str:
+        """Return what a data plane tells of its client; nobody else is believed."""
+        return self._header(name) if self._audience == INTERNAL else ""
 
     def _with_form(self, call: Call) -> Call:
         """Return the request of a person with its form, once that is known to be their own."""
@@ -386,7 +393,10 @@ class ControlRequest(Request):
         if answer.stream is None or self.method == b"HEAD":
             self.finish()
             return
-        self._stream = stream = ByteStream(self, self._may_go_on)
+        length = headers.getRawHeaders(b"content-length")
+        self._stream = stream = ByteStream(
+            self, self._may_go_on, None if length is None else int(length[0])
+        )
         self.registerProducer(stream, True)
         if self.channel.is_stuck:
             # The transport has said so before, of the answers in front, and says it once.
@@ -403,6 +413,11 @@ class ControlRequest(Request):
         if self._stream is not None:
             self.channel.factory.streams.discard(self._stream)
         super().finish()
+
+    def break_off(self) -> None:
+        """Close the connection, so that nobody takes what was written for a whole answer."""
+        if not self._gone:
+            self.channel.give_way()
 
     def _may_go_on(self) -> bool:
         """Tell whether the session that a stream began with is still one."""

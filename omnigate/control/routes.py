@@ -68,13 +68,18 @@ AUDIENCES: Final[Mapping[str, str]] = {
 class Call:
     """One request as an endpoint sees it: judged, its body whole.
 
-    :ivar name: the segment of the path that the endpoint's pattern leaves open.
+    :ivar name: the segment of the path that the endpoint's pattern leaves open; of two, both with
+        a slash between.
     :ivar query: the parameters that the endpoint knows, each at most once, decoded.
     :ivar accept: the ``accept`` header, or the empty string.
     :ivar actor: whose credential it came with, as the audit log names it: ``admin-token``,
         ``admin-key:NAME``, or the empty string where no operator's is asked for.
     :ivar address: where it came from.
     :ivar if_none_match: the ``if-none-match`` header, or the empty string.
+    :ivar range: the ``range`` header, or the empty string.
+    :ivar key_sha256: on paths for data planes: the identity of the gateway key that a client has
+        shown, or the empty string.
+    :ivar idempotency_key: there: the ``idempotency-key`` header of the client, or the empty string.
     :ivar session: who has signed in, on pages that are for such people.
     :ivar form: what a person has filled in, whole and known to come from our own page.
     :ivar is_secure: whether it came over TLS, as far as one can know.
@@ -89,6 +94,9 @@ class Call:
     request_id: str
     accept: str = ""
     if_none_match: str = ""
+    range: str = ""
+    key_sha256: str = ""
+    idempotency_key: str = ""
     actor: str = ""
     address: str = ""
     session: Session | None = None
@@ -129,7 +137,8 @@ def _scope_of(endpoint: Endpoint) -> str:
 class Endpoint:
     """One method of one path, and all that a caller has to know of it.
 
-    :ivar pattern: the path; a segment in braces, at most one, stands for any.
+    :ivar pattern: the path; a segment in braces stands for any. There is one at most, or the last
+        two are such.
     :ivar body_limit: the largest body in bytes; 0 for an endpoint that takes none.
     :ivar summary: what it does, in a few words.
     :ivar parameters: what its query may hold.
@@ -309,4 +318,7 @@ class Routes:
                 stem = "/".join([*segments[:index], "{}", *segments[index + 1 :]])
                 if stem in self._open:
                     return self._open[stem], segments[index]
+            stem = "/".join([*segments[:-2], "{}", "{}"])
+            if stem in self._open:
+                return self._open[stem], "/".join(segments[-2:])
         return None, ""

@@ -38,6 +38,7 @@ class Streaming:
             Endpoint("GET", "/admin/stream", self.run),
             Endpoint("GET", "/admin/broken", self.run_broken),
             Endpoint("GET", "/admin/plain", self.run_plain),
+            Endpoint("GET", "/admin/sized", self.run_sized),
             clock=clock,
         )
 
@@ -52,6 +53,9 @@ class Streaming:
 
     async def run_plain(self, call: Call) -> Answer:
         return Answer(b"{}")
+
+    async def run_sized(self, call: Call) -> Answer:
+        return Answer(headers=((b"content-length", b"6"),), stream=self.begin)
 
     def begin(self, stream: ByteStream) -> None:
         self.streams.append(stream)
@@ -101,6 +105,28 @@ class MemoryTests(SynchronousTestCase):
         self.assertEqual(read_reply(self.written())[0].status, 200)
         self.ask()
         self.assertTrue(self.stream.is_open)
+
+    def test_of_a_length_that_is_known(self) -> None:
+        """It is no chunks, and the connection is kept."""
+        self.ask("/admin/sized")
+        head = self.written().lower()
+        self.assertIn(b"content-length: 6\r\n", head)
+        self.assertNotIn(b"transfer-encoding", head)
+        self.stream.write(b"one")
+        self.stream.write(b"two")
+        self.stream.end()
+        self.assertEqual(self.written(), b"onetwo")
+        self.ask("/admin/plain")
+        self.assertEqual(read_reply(self.written())[0].status, 200)
+
+    def test_what_ends_early_is_broken_off(self) -> None:
+        """Nobody is left waiting for the rest, or takes it for whole."""
+        self.ask("/admin/sized")
+        self.stream.write(b"one")
+        self.stream.end()
+        self.assertFalse(self.transport.connected)
+        self.assertEqual((self.stream.is_open, self.streaming.closed), (False, 1))
+        self.assertEqual(self.streaming.talk.factory.streams, set())
 
     def test_the_reader_leaves(self) -> None:
         """That is told once; nothing is written any more."""

@@ -79,6 +79,16 @@ class RoutesTests(SynchronousTestCase):
         self.assertEqual(error.headers, ((b"allow", b"GET, HEAD"),))
         self.assertRaises(GatewayError, routes.find, "GET", "/admin/keys")
 
+    def test_the_last_two_segments_may_be_open(self) -> None:
+        """What is named in one of them wins."""
+        both = Endpoint("GET", "/internal/v1/files/{job}/{n}", _nothing)
+        one = Endpoint("POST", "/internal/v1/jobs/{id}/cancel", _nothing)
+        routes = Routes(both, one)
+        self.assertEqual(routes.find("GET", "/internal/v1/files/job_1/0"), (both, "job_1/0"))
+        self.assertEqual(routes.find("POST", "/internal/v1/jobs/job_1/cancel"), (one, "job_1"))
+        for path in ("/internal/v1/files/job_1", "/internal/v1/files/a/b/c", "/internal/v1/x/a/b"):
+            self.assertRaises(GatewayError, routes.find, "GET", path)
+
     def test_a_segment_in_the_middle(self) -> None:
         """The open segment may stand anywhere but first; names that a path has win."""
         one = Endpoint("GET", "/admin/keys/{name}", _nothing)

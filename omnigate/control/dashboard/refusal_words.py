@@ -75,6 +75,11 @@ WORDS: Final[Mapping[str, RefusalWords]] = {
         "The key is limited to other endpoints.",
         "Add the endpoint to the key, or have the application use one that it may.",
     ),
+    "invalid_signature": RefusalWords(
+        "The signed URL of a job's file is no longer valid, or was changed on its way.",
+        "Ask for the job again: it comes with new URLs. media.signed_url_ttl_s says how long they "
+        "work.",
+    ),
     "not_found": RefusalWords(
         "Nothing is at the path that was asked for.",
         "Check the base URL in the application; it ends in /v1 for most packages.",
