@@ -127,6 +127,24 @@ class UsageEvent(msgspec.Struct, gc=False):
         )
 
 
+class MediaEvent(UsageEvent, gc=False):
+    """What one media job used: the same, told by the control plane itself when the job has ended.
+
+    The id is the job's, the upstream the name of its adapter, the status 200, 499 for a job that
+    was canceled and 502 for one that failed; token counts are 0. A batch of a data plane cannot
+    hold one: the members that are here and not there are passed over as it is decoded.
+
+    :ivar characters: that the provider was sent and bills.
+    :ivar media_ms: milliseconds of media that are billed.
+    :ivar outputs: files that were made.
+    """
+
+    kind: str = "media"
+    characters: Count = 0
+    media_ms: Count = 0
+    outputs: Count = 0
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(UsageEvent).decode
 

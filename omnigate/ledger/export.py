@@ -46,6 +46,10 @@ COLUMNS = (
     "cost_usd",
     "latency_ms",
     "attempts",
+    "kind",
+    "characters",
+    "media_ms",
+    "outputs",
 )
 
 #: What is put together before it is written: large enough that writes do not matter.

@@ -7,7 +7,7 @@ and leaves out what is there already (:meth:`omnigate.ledger.store.LedgerStore.a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
@@ -20,6 +20,23 @@ from omnigate.periods import rfc3339
 
 #: Reasons of refused events that are kept for the log; a batch that is all wrong is wrong alike.
 REASONS_KEPT = 3
+
+
+class Priced(msgspec.Struct, frozen=True, gc=False):
+    """An event of the control plane's own whose cost is known already: that of a media job.
+
+    What comes from outside is JSON, and never one of these.
+
+    :ivar cost_nano: what it cost, in nano-dollars; None where no price is known, which is recorded
+        as nothing and counted as unpriced.
+    """
+
+    event: UsageEvent
+    cost_nano: int | None
+
+
+#: One event as it comes to be recorded.
+Raw: TypeAlias = bytes | dict[str, Any] | Priced
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -52,14 +69,14 @@ class Prepared:
 
 
 def prepare(
-    events: Sequence[bytes | dict[str, Any]],
+    events: Sequence[Raw],
     *,
     price: Callable[[UsageEvent], Price | None],
     now_ms: int,
 ) -> Prepared:
     """Judge and price a batch, and write its lines.
 
-    :param events: as they came: each a JSON object, or the bytes of one.
+    :param events: as they came: each a JSON object, the bytes of one, or one with its cost.
     :param price: the price of an event's target, None where none is known; asked only for events
         that cost something.
     """
@@ -67,8 +84,11 @@ def prepare(
     prepared = Prepared()
     for raw in events:
         try:
-            event = _decode(raw)
-            cost = _cost(event, price)
+            if isinstance(raw, Priced):
+                event, cost = raw.event, raw.cost_nano
+            else:
+                event = _decode(raw)
+                cost = _cost(event, price)
             line = encode_line(event, cost or 0, received_at)
             if len(line) > MAX_LINE_BYTES:
                 raise InvalidEvent(f"longer than {MAX_LINE_BYTES} bytes as a line")

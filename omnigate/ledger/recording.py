@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, fail
@@ -26,7 +25,7 @@ from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
 from omnigate.ledger.books import Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
-from omnigate.ledger.ingest import Entry, Prepared, prepare
+from omnigate.ledger.ingest import Entry, Prepared, Raw, prepare
 from omnigate.ledger.store import Appended, LedgerStore
 from omnigate.ledger.trouble import EXPECTED, Trouble, cause
 from omnigate.money import Price
@@ -95,7 +94,7 @@ class LedgerBroken(GatewayError):  # noqa: N818
         )
 
 
-Events = Sequence[bytes | dict[str, Any]]
+Events = Sequence[Raw]
 
 _NOTHING = Prepared()
 

@@ -26,6 +26,7 @@ from omnigate.ledger.books import RECENT_EVENTS, Books
 from omnigate.ledger.counters import IngestResult, LedgerCounters
 from omnigate.ledger.day_rows import DayRows
 from omnigate.ledger.family import Family
+from omnigate.ledger.ingest import Priced, Raw
 from omnigate.ledger.key_history import KeyHistory, key_history, last_days
 from omnigate.ledger.loading import Loaded
 from omnigate.ledger.recording import (
@@ -331,6 +332,13 @@ class Ledger:
 
     # -- recording ----------------------------------------------------------------------------
 
+    def record_priced(self, events: Sequence[Priced]) -> Deferred[IngestResult]:
+        """Record events of the control plane's own, whose cost is known; as :meth:`record` does.
+
+        :param events: at most :data:`MAX_BATCH_EVENTS`; an id that was recorded before is left out.
+        """
+        return self._record(events)
+
     def record(self, events: Sequence[bytes | dict[str, Any]]) -> Deferred[IngestResult]:
         """Record a batch: what is valid and new is priced, written and synced, then counted.
 
@@ -339,6 +347,9 @@ class Ledger:
             Fails with :class:`LedgerNotReady`, :class:`StorageUnavailable`, or ``GatewayError``
             for a batch that is too large.
         """
+        return self._record(events)
+
+    def _record(self, events: Sequence[Raw]) -> Deferred[IngestResult]:
         if self._recording is None or self._closing:
             return fail(LedgerNotReady())
         try:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.events import MAX_COUNT, UsageEvent
-from omnigate.ledger.ingest import Prepared, prepare
-from omnigate.ledger.lines import decode_line
+from omnigate.events import MAX_COUNT, MediaEvent, UsageEvent
+from omnigate.ledger.ingest import Prepared, Priced, Raw, prepare
+from omnigate.ledger.lines import decode_line, decode_object
 from omnigate.ledger.recorded_ids import id_digest
 from omnigate.money import Price, price_from_usd
 from tests.usage import usage_event
@@ -107,3 +107,58 @@ class PrepareTests(SynchronousTestCase):
         self.assertEqual(read.id, entry.event.id)
         self.assertEqual(read.key_sha256, entry.event.key_sha256)
         self.assertEqual(id_digest(read.id), entry.digest)
+
+
+class PricedTests(SynchronousTestCase):
+    """Events of the control plane's own, with their costs."""
+
+    def job_event(self, **changes: object) -> MediaEvent:
+        return msgspec.structs.replace(MEDIA_EVENT, **changes)
+
+    def prepared(self, *events: Raw) -> Prepared:
+        return prepare(events, price=lambda event: MINI, now_ms=NOW_MS)
+
+    def test_the_cost_is_the_one_that_is_told(self) -> None:
+        """No price is looked for; the line says what kind of event it is."""
+        (entry,) = self.prepared(Priced(MEDIA_EVENT, 5)).entries
+        self.assertEqual((entry.cost_nano, entry.unpriced), (5, False))
+        read, cost = decode_line(entry.line)
+        self.assertEqual((read.id, cost), ("job_1", 5))
+        shown = decode_object(entry.line)
+        self.assertEqual((shown["kind"], shown["outputs"]), ("media", 2))
+
+    def test_without_a_price_it_is_counted_as_unpriced(self) -> None:
+        """As an event of text is."""
+        (entry,) = self.prepared(Priced(MEDIA_EVENT, None)).entries
+        self.assertEqual((entry.cost_nano, entry.unpriced), (0, True))
+
+    def test_a_data_plane_cannot_send_one(self) -> None:
+        """What says that it is one, with a cost, is priced as the text event that it may be."""
+        sent = {**msgspec.to_builtins(MEDIA_EVENT), "cost_nano": 7, "cost_usd": 7}
+        (entry,) = self.prepared(sent).entries
+        self.assertIsInstance(entry.event, UsageEvent)
+        self.assertNotIsInstance(entry.event, MediaEvent)
+        self.assertEqual(entry.cost_nano, 0)
+        self.assertNotIn(b"kind", entry.line)
+
+
+MEDIA_EVENT = MediaEvent(
+    id="job_1",
+    key_sha256="ab" * 32,
+    route_model="flux",
+    upstream="replicate",
+    target_model="acme/flux",
+    status=200,
+    stream=False,
+    input_tokens=0,
+    cached_input_tokens=0,
+    cache_write_input_tokens=0,
+    output_tokens=0,
+    cached=False,
+    estimated=False,
+    latency_ms=4_000,
+    attempts=[],
+    ts_ms=NOW_MS,
+    endpoint="jobs",
+    outputs=2,
+)

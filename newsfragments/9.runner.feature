@@ -1,0 +1,1 @@
+Media jobs are run: target after target, with every step on the disk before what follows from it, so that a restart goes on polling and nobody is paid twice; a job's cost is in the ledger under its own id, and the dashboard and `omnigate ledger export` show it beside text.

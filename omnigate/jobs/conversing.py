@@ -1,0 +1,91 @@
+"""Leads an adapter's conversation: sends what it yields, and hands it what came back."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from omnigate.jobs.adapters.base import Steps
+from omnigate.jobs.pace import Pace
+from omnigate.outbound.messages import Answer, Request
+
+T = TypeVar("T")
+
+#: A head that is waited for at least, however little of a job's time is left.
+LEAST_SECONDS = 1.0
+
+
+class OutOfTime(Exception):  # noqa: N818
+    """A conversation was not over in time, and was broken off."""
+
+
+class Line(Protocol):
+    """What requests go out by."""
+
+    async def send(self, job_id: str, request: Request) -> Answer:
+        """Send one request of a job and read its answer through the cap that it names.
+
+        Faults of the peer are answers. Whoever cancels it breaks the connection off.
+        """
+
+
+@attrs.frozen(eq=False)
+class Conversing:
+    """Leads conversations.
+
+    :ivar line: sends requests.
+    :ivar pace: lets a few of them get on in each turn of the reactor.
+    """
+
+    line: Line
+    pace: Pace
+    clock: IReactorTime
+
+    async def lead(self, job_id: str, steps: Steps[T], seconds: float) -> T:
+        """Lead a conversation to its end.
+
+        :param seconds: how long it may take.
+        :return: what the adapter makes of it.
+        :raises OutOfTime: it took longer; what was sent was sent.
+        """
+        seconds = max(seconds, LEAST_SECONDS)
+        talk = Deferred.fromCoroutine(self._lead(job_id, steps, seconds))
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            talk.cancel()
+
+        timer = self.clock.callLater(seconds, give_up)
+        try:
+            return await talk
+        except CancelledError:
+            if late:
+                raise OutOfTime from None
+            raise
+        finally:
+            if timer.active():
+                timer.cancel()
+
+    async def _lead(self, job_id: str, steps: Steps[T], seconds: float) -> T:
+        answer: Answer | None = None
+        try:
+            while True:
+                await self.pace.turn()
+                try:
+                    request = next(steps) if answer is None else steps.send(answer)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                if request.pause_seconds > 0:
+                    await deferLater(self.clock, request.pause_seconds)
+                if request.head_seconds > seconds:
+                    request = attrs.evolve(request, head_seconds=seconds)
+                answer = await self.line.send(job_id, request)
+        finally:
+            steps.close()

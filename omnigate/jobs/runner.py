@@ -1,0 +1,288 @@
+"""The runner: takes jobs in turn, runs each to its end, and takes up again what a restart left.
+
+A job that waits is no more than its id in a queue; one that runs is a coroutine
+(:class:`~omnigate.jobs.job_life.Life`). What the runner knows it has from the store, so it can be
+thrown away at any moment and made anew: a job with a provider's id goes on being polled, one that
+has a target and no id is submitted once more, and nothing else ever is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from omnigate.jobs.debts import Debts
+from omnigate.jobs.earlier_jobs import EarlierJobs, mark_of
+from omnigate.jobs.job import QUEUED, Job
+from omnigate.jobs.job_life import Life
+from omnigate.jobs.means import Means
+from omnigate.jobs.provider_slots import address_of
+from omnigate.jobs.targets import next_target
+
+#: How often it is looked for costs that are owed, and for jobs that nobody runs.
+CHECK_SECONDS: Final = 60.0
+
+#: Jobs that are put in line in one turn of the reactor, at a start.
+STEP: Final = 50
+
+#: How long a stop waits for calls that would be made, and paid, once more.
+STOP_SECONDS: Final = 30.0
+
+
+class Runner:
+    """Runs the jobs of one store.
+
+    :param means: what they are run with.
+    :param debts: brings their costs into the ledger.
+    :param finished: told of each job that is final, once.
+    :param succeeded: yields the jobs that have succeeded, the newest first, or those of them that
+        are worth looking at.
+    :param pause: lets the reactor do something else.
+    """
+
+    _log = Logger(namespace="omnigate.jobs")
+    name = "job runner"
+
+    def __init__(
+        self,
+        means: Means,
+        debts: Debts,
+        finished: Callable[[Job], None],
+        succeeded: Callable[[], Iterable[Job]],
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._means = means
+        self._jobs = means.keeping.jobs
+        self._debts = debts
+        self._finished = finished
+        self._succeeded = succeeded
+        self._pause = pause
+        self._earlier = EarlierJobs(self._jobs.get)
+        self._lives: dict[str, Life] = {}
+        self._tasks: dict[str, Deferred[None]] = {}
+        self._stray: set[Deferred[None]] = set()
+        self._check = LoopingCall(self._look)
+        self._check.clock = means.clock
+        self._is_up = False
+        self._is_over = False
+
+    @property
+    def running(self) -> int:
+        """How many jobs run."""
+        return len(self._lives)
+
+    # -- start and stop -----------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin; what a former life left is taken up in steps, beside everything else."""
+        self._is_up = True
+        self._check.start(CHECK_SECONDS, now=True)
+        self._spawn(self._remember())
+
+    async def close(self) -> None:
+        """Take up nothing more; wait a while for what would have to be paid once more."""
+        self._is_up = False
+        if self._check.running:
+            self._check.stop()
+        for job_id, life in tuple(self._lives.items()):
+            if not life.stop():
+                self._tasks[job_id].cancel()
+        for stray in tuple(self._stray):
+            stray.cancel()
+        rest = tuple(self._tasks.values())
+        if rest:
+            self._log.info("waits for {count} calls of providers", count=len(rest))
+            timer = self._means.clock.callLater(STOP_SECONDS, self._cut)
+            await DeferredList([_follow(task) for task in rest])
+            if timer.active():
+                timer.cancel()
+        self.abandon()
+
+    def _cut(self) -> None:
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+
+    def abandon(self) -> None:
+        """Let go of everything at once, and write nothing."""
+        self._is_up, self._is_over = False, True
+        if self._check.running:
+            self._check.stop()
+        for task in (*self._tasks.values(), *self._stray):
+            task.cancel()
+        self._means.conversing.pace.stop()
+
+    # -- what is asked of it ------------------------------------------------------------------
+
+    def run(self, job: Job) -> None:
+        """Run a job, now or when it is its turn."""
+        if not self._is_up or job.is_final or job.id in self._lives:
+            return
+        if self._means.slots.waits_at(job.id):
+            return
+        address = self._address(job)
+        if address is None or (job.cancel_ms and job.status == QUEUED):
+            self._begin(job.id)  # which ends at once
+        elif job.status == QUEUED and self._earlier_of(job, self._mark(job)) is not None:
+            self._begin(job.id)
+        else:
+            # Where too many wait, the check of the next minute puts it in line.
+            self._means.slots.put(address, job.key_sha256, job.id, partial(self._begin, job.id))
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job.
+
+        :return: the job as it is then: canceled if nothing ran yet, final if it was too late, or
+            on its way there; None where there is none.
+        :raises GatewayError: the wish could not be written down.
+        """
+        job = self._jobs.get(job_id)
+        if job is None or job.is_final:
+            return job
+        if not job.cancel_ms:
+            try:
+                job = await self._jobs.change(job_id, cancel_ms=self._means.now_ms())
+            except Exception:
+                now = self._jobs.get(job_id)
+                if now is None or now.is_final:
+                    return now  # it came to its end meanwhile
+                raise
+        life = self._lives.get(job_id)
+        if life is not None:
+            life.wish.ask()
+        elif job.status == QUEUED:
+            self._means.slots.leave(job_id)
+            self._begin(job_id)
+            life = self._lives.get(job_id)
+        if life is not None and job.status == QUEUED and job_id in self._tasks:
+            await _follow(self._tasks[job_id])
+        return self._jobs.get(job_id)
+
+    # -- one job ------------------------------------------------------------------------------
+
+    def _address(self, job: Job) -> str | None:
+        """Return the address of the provider that a job goes to next, or goes on at."""
+        if job.attempts and not job.attempts[-1].outcome:
+            return address_of(job.attempts[-1].base_url)
+        route = self._means.route(job.model)
+        target = None if route is None else next_target(self._means.targets(route), job.attempts)
+        return None if target is None else address_of(target.base_url)
+
+    def _begin(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        if not self._is_up or job is None or job.is_final or job_id in self._lives:
+            self._means.slots.leave(job_id)
+            return
+        life = self._lives[job_id] = Life(job, self._means)
+        task = self._tasks[job_id] = Deferred.fromCoroutine(self._live(life))
+        task.addBoth(self._ended, job_id)
+
+    async def _live(self, life: Life) -> None:
+        await self._means.conversing.pace.turn()
+        job_id = life.job.id
+        life.refresh(self._jobs.get(job_id))
+        mark = self._mark(life.job)
+        try:
+            earlier = self._earlier_of(life.job, mark)
+            final = await (life.live() if earlier is None else life.share(earlier))
+        except CancelledError:
+            raise
+        except Exception:
+            now = self._jobs.get(job_id)
+            if self._is_over or now is None or now.is_final:
+                return  # of the store's doing
+            self._log.failure("{job}: a fault of this program", job=job_id)
+            final = await life.broken()
+        self._means.slots.leave(job_id)
+        if self._is_over:
+            return
+        self._earlier.remember(mark, final, self._means.recipients(final.key_sha256))
+        self._log.info(
+            "{job}: {status} after {count} attempts",
+            job=job_id,
+            status=final.status,
+            count=len(final.attempts),
+        )
+        self._finished(final)
+        await self._debts.settle(final)
+
+    def _ended(self, result: object, job_id: str) -> None:
+        self._means.slots.leave(job_id)
+        self._lives.pop(job_id, None)
+        self._tasks.pop(job_id, None)
+        if isinstance(result, Failure) and not result.check(CancelledError):
+            self._log.failure("{job}: could not be ended", result, job=job_id)
+
+    # -- the cache ----------------------------------------------------------------------------
+
+    def _mark(self, job: Job) -> bytes | None:
+        route = self._means.route(job.model)
+        return mark_of(job, job.input) if route is not None and route.cache_ttl_s else None
+
+    def _earlier_of(self, job: Job, mark: bytes | None) -> Job | None:
+        route = self._means.route(job.model)
+        if route is None or not route.cache_ttl_s or job.cancel_ms or job.attempts:
+            return None
+        recipients = self._means.recipients(job.key_sha256)
+        return self._earlier.find(mark, route.cache_ttl_s, recipients, self._means.now_ms())
+
+    async def _remember(self) -> None:
+        """Remember what was done in former lives, where a route asks for it."""
+        routes = self._means.media().routes
+        since = {route.model: self._means.now_ms() - route.cache_ttl_s * 1000 for route in routes}
+        if not any(route.cache_ttl_s for route in routes):
+            return
+        for job in self._succeeded():
+            if job.finished_ms > since.get(job.model, job.finished_ms) and not job.input_file:
+                input = await self._jobs.input_of(job)
+                self._earlier.load(mark_of(job, input), job)
+            await self._pause()
+
+    # -- what is looked after -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._spawn(self._take_up())
+        self._spawn(self._debts.settle_all())
+
+    async def _take_up(self) -> None:
+        """Run what nobody runs: what a restart left, and what found no place in line."""
+        jobs = self._jobs.unfinished()
+        for start in range(0, len(jobs), STEP):
+            for job in jobs[start : start + STEP]:
+                now = self._jobs.get(job.id)
+                if now is not None:
+                    self.run(now)
+            await self._pause()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        stray: Deferred[None] = Deferred.fromCoroutine(_awaited(work))
+        self._stray.add(stray)
+
+        def gone(result: object) -> None:
+            self._stray.discard(stray)
+            if isinstance(result, Failure) and not result.check(CancelledError):
+                self._log.failure("the runner's look at its jobs failed", result)
+
+        stray.addBoth(gone)
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+def _follow(task: Deferred[None]) -> Deferred[None]:
+    """Return what fires when a task has ended, however that was; cancelling it does nothing."""
+    follower: Deferred[None] = Deferred()
+
+    def ended(result: object) -> object:
+        if not follower.called:
+            follower.callback(None)
+        return result
+
+    task.addBoth(ended)
+    return follower
