@@ -50,6 +50,7 @@ PAGES = (
     "keys-and-budgets.md",
     "ledger.md",
     "jobs.md",
+    "media-providers.md",
     "internals.md",
 )
 # Files whose words an operator copies.

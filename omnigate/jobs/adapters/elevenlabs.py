@@ -102,6 +102,9 @@ _MUSIC: Final = _Service(
     },
 )
 
+#: Every field that one of them takes.
+FIELDS: Final = frozenset().union(_SPEECH.known, _EFFECT.known, _MUSIC.known)
+
 
 def _service(model: str) -> _Service:
     if "text_to_sound" in model:

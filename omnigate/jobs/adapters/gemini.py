@@ -83,6 +83,9 @@ _FILM: Final[Mapping[str, Kind]] = {
     "seed": NUMBER,
 }
 
+#: Every field that one of them takes.
+FIELDS: Final = frozenset().union(_IMAGE, _SPEECH, _FILM)
+
 #: Fields of a film that go out under another name, in the order in which they are written.
 _FILM_PARAMETERS: Final = {
     "aspect_ratio": "aspectRatio",

@@ -69,6 +69,9 @@ _KNOWN: Final[Mapping[str, Mapping[str, Kind]]] = {
     "audio": {**_ASKED, "voice": TEXT},
 }
 
+#: Every field that one of them takes.
+FIELDS: Final = frozenset().union(*_KNOWN.values())
+
 
 def _output(model: str, input: Mapping[str, Any]) -> str:
     """Return what is to be made: what the input says, else what the model is for."""

@@ -33,7 +33,7 @@ QUOTA_CODES: Final = frozenset(
 )
 
 #: With these the answer is a stream of events.
-_REFUSED: Final = ("stream", "partial_images")
+REFUSED: Final = ("stream", "partial_images")
 
 
 class OpenaiImages(Adapter):
@@ -47,7 +47,7 @@ class OpenaiImages(Adapter):
 
         :raises InputFault: see above.
         """
-        for field in _REFUSED:
+        for field in REFUSED:
             if field in input:
                 raise InputFault(field, "is not offered for jobs; leave it out")
         prompt = input.get("prompt")

@@ -244,7 +244,7 @@ class PollTests(SynchronousTestCase):
     def test_an_id_stays_in_its_place(self) -> None:
         """Whatever the provider calls its work, it is one segment of the path."""
         task = task_of(WORKS, FILM, {"prompt": "x"})
-        for name, path in (("../x", "..%2Fx"), ("..", "%2E%2E"), ("a?b", "a%3Fb")):
+        for name, path in (("../x", "..%2Fx"), ("a?b", "a%3Fb")):
             (request,), _ = talk(WORKS.poll(task, Handle(name)), told({}))
             self.assertTrue(request.url.endswith(f"/v1beta/interactions/{path}"), request.url)
 

@@ -1,0 +1,1 @@
+A media job costs what its adapter asked the provider for, exact to a nano-dollar: per job, output, second and character, with factors for values of its input; what cannot be paid or sent is refused before the job exists.
