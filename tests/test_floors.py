@@ -86,7 +86,7 @@ FORBIDDEN = {
 MAY_USE_FAKES = {"testing", "demo", "cli"}
 
 # Modules that are also programs of their own (``python -m``), and start a reactor as such.
-PROGRAMS = {"testing/provider.py"}
+PROGRAMS = {"testing/provider.py", "testing/media/provider.py"}
 
 # Rooms on one floor that may nevertheless import the other: importer, imported.
 ALLOWED = {("jobs", "ledger")}
