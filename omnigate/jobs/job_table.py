@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -83,7 +83,9 @@ class JobTable:
         self._repeats: dict[Repeat, str] = {}
         self._tallies: dict[str, KeyTally] = {}
         self._unfinished: set[str] = set()
+        # Receivers that do not answer can make many, so they are in order by themselves.
         self._debts: set[str] = set()
+        self._debts_in_order: list[str] = []
         # Ids in their order: of all jobs, and by what one can ask for.
         self._ids: list[str] = []
         self._lists: dict[tuple[str, ...], list[str]] = {}
@@ -130,9 +132,14 @@ class JobTable:
         """Return the jobs that are not final, the oldest first."""
         return [self._entries[job_id].job for job_id in sorted(self._unfinished)]
 
-    def with_debts(self) -> list[Job]:
-        """Return the jobs of which something is owed, the oldest first; see :func:`owes`."""
-        return [self._entries[job_id].job for job_id in sorted(self._debts)]
+    def with_debts(self, after: str = "", limit: int | None = None) -> list[Job]:
+        """Return the jobs of which something is owed, the oldest first; see :func:`owes`.
+
+        :param after: the id of the job behind which to go on, whether it is still there or not.
+        """
+        first = bisect_right(self._debts_in_order, after)
+        ids = self._debts_in_order[first : None if limit is None else first + limit]
+        return [self._entries[job_id].job for job_id in ids]
 
     def ended_before(self, before_ms: int, limit: int) -> list[str]:
         """Return ids of final jobs that ended before that and owe nothing, the oldest first.
@@ -169,11 +176,17 @@ class JobTable:
         elif before is None:
             self._unfinished.add(job.id)
             self._tallies[job.key_sha256].open += 1
-        if owes(job):
+        if not owes(job):
+            self._settled(job.id)
+        elif job.id not in self._debts:
             self._debts.add(job.id)
-        else:
-            self._debts.discard(job.id)
+            insort(self._debts_in_order, job.id)
         return None if before is None else before.job
+
+    def _settled(self, job_id: str) -> None:
+        if job_id in self._debts:
+            self._debts.remove(job_id)
+            del self._debts_in_order[bisect_left(self._debts_in_order, job_id)]
 
     def _add(self, job: Job) -> None:
         insort(self._ids, job.id)
@@ -200,7 +213,7 @@ class JobTable:
             for name in _lists_of(job):
                 by_list.setdefault(name, []).append(job.id)
             self._unfinished.discard(job.id)
-            self._debts.discard(job.id)
+            self._settled(job.id)
             repeat = job.key_sha256, job.idempotency_key
             if job.idempotency_key and self._repeats.get(repeat) == job.id:
                 del self._repeats[repeat]

@@ -15,6 +15,7 @@ from omnigate.errors import GatewayError
 from omnigate.jobs import store as store_module
 from omnigate.jobs.job import (
     CANCELED,
+    DELIVERED,
     FAILED,
     PENDING,
     QUEUED,
@@ -378,6 +379,13 @@ class ChangesTests(StoreCase):
             self.assertEqual(self.ids(self.store.unfinished()), [queued.id])
             self.assertEqual(self.ids(self.store.with_debts()), [owing.id, hooked.id])
             self.start()
+        self.assertEqual(self.ids(self.store.with_debts(limit=1)), [owing.id])
+        self.assertEqual(self.ids(self.store.with_debts(owing.id, 1)), [hooked.id])
+        self.assertEqual(self.ids(self.store.with_debts(hooked.id, 1)), [])
+        self.change(owing, cost_owed=False)
+        self.assertEqual(self.ids(self.store.with_debts()), [hooked.id])
+        self.change(hooked, webhook=Webhook("https://e.com", DELIVERED))
+        self.assertEqual(self.ids(self.store.with_debts(owing.id)), [])
 
 
 class GroupsTests(StoreCase):

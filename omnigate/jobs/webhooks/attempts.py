@@ -44,8 +44,8 @@ class Jobs(Protocol):
     def change(self, job_id: str, /, *, webhook: Webhook) -> Awaitable[Job]:
         """Write a job's webhook down, and return the job once that is synced."""
 
-    def with_debts(self) -> list[Job]:
-        """Return the jobs with something still to be done, such as a pending webhook."""
+    def with_debts(self, after: str, limit: int, /) -> list[Job]:
+        """Return some jobs with something still to be done, such as a pending webhook."""
 
 
 class Poster(Protocol):

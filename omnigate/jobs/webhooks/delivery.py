@@ -8,8 +8,7 @@ written down: receivers know a repeat by its ``webhook-id``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -80,7 +79,7 @@ class Webhooks:
         self._timer: IDelayedCall | None = None
         self._check_timer: IDelayedCall | None = None
         self._turn: IDelayedCall | None = None
-        self._unseen: Iterator[Job] = iter(())
+        self._seen_to = ""
         self._idle: list[Deferred[None]] = []
 
     @property
@@ -183,17 +182,17 @@ class Webhooks:
     def _check(self) -> None:
         """Arm, in slices, whatever is pending and has lost its timer."""
         self._check_timer = self._clock.callLater(CHECK_SECONDS, self._check)
-        self._unseen = iter(self._store.with_debts())
+        self._seen_to = ""
         self._see_some()
 
     def _see_some(self) -> None:
         if not self._started:
             return
-        jobs = list(islice(self._unseen, _SLICE))
+        jobs = self._store.with_debts(self._seen_to, _SLICE)
         for job in jobs:
-            # As it is by now: the list may be some turns old.
-            self.arm(self._store.get(job.id) or job)
+            self.arm(job)
         if len(jobs) == _SLICE:
+            self._seen_to = jobs[-1].id
             self._clock.callLater(0, self._see_some)
 
     def _set_timer(self) -> None:

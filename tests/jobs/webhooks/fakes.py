@@ -70,10 +70,11 @@ class MemoryJobs:
         for done in held:
             done.callback(None)
 
-    def with_debts(self) -> list[Job]:
+    def with_debts(self, after: str, limit: int) -> list[Job]:
         """Jobs with a pending webhook, and one that owes something else."""
-        pending = [j for j in self.jobs.values() if j.webhook and j.webhook.state == PENDING]
-        return [*pending, Job(id="job_owes", key_sha256="x", model="m", created_ms=1)]
+        owing = [j for j in self.jobs.values() if j.webhook and j.webhook.state == PENDING]
+        owing.append(Job(id="job_owes", key_sha256="x", model="m", created_ms=1))
+        return sorted((j for j in owing if j.id > after), key=lambda j: j.id)[:limit]
 
 
 @attrs.define
