@@ -36,8 +36,9 @@ STOP_SECONDS: Final = 5.0
 #: Deliveries that are armed, or become due, in one turn of the reactor: about a millisecond's work.
 _SLICE: Final = 200
 
-#: Attempts begun in one turn: each makes JSON and signatures, some tenths of a millisecond.
-_BEGUN_A_TURN: Final = 8
+#: Attempts begun in one turn: each makes JSON and signatures, a tenth of a millisecond's work for a
+#: job with one output, and two milliseconds' for one with the most there may be, 256.
+_BEGUN_A_TURN: Final = 4
 
 
 class Webhooks:
