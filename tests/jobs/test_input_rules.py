@@ -1,5 +1,6 @@
 """What a job may ask for: a table of inputs and the refusals they meet."""
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, cast
@@ -9,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.media import MediaPriceConfig, MediaRouteConfig, MediaTargetConfig
 from omnigate.errors import GatewayError
 from omnigate.jobs.adapters.base import Adapter, InputFault
-from omnigate.jobs.input_rules import COUNT_FIELDS, check_input
+from omnigate.jobs.input_rules import COUNT_FIELDS, MAX_ESCAPES, check_input
 
 PER_SECOND = MediaPriceConfig(per_second=Decimal("0.05"))
 PER_JOB = MediaPriceConfig(per_job=Decimal("0.05"))
@@ -156,6 +157,17 @@ class CheckInputTests(SynchronousTestCase):
             with self.assertRaises(GatewayError) as caught:
                 check_input(ANY, ADAPTERS, {field: -1})
             self.assertEqual(caught.exception.param, f"input.{field}")
+
+    def test_text_that_is_slow_to_write(self) -> None:
+        """Millions of escapes are refused; as many other characters are not."""
+        input = {"prompt": '"' * (MAX_ESCAPES + 1)}
+        with self.assertRaises(GatewayError) as caught:
+            check_input(ANY, ADAPTERS, input, json.dumps(input).encode())
+        self.assertEqual(caught.exception.kind.code, "request_too_complex")
+        self.assertEqual(caught.exception.param, "input")
+        for prompt in ('"' * MAX_ESCAPES, "é" * MAX_ESCAPES * 2):
+            written = json.dumps({"prompt": prompt}, ensure_ascii=False).encode()
+            check_input(ANY, ADAPTERS, {"prompt": prompt}, written)
 
     def test_a_refusal_stays_short(self) -> None:
         """A field's name comes from the client, and a list of values may be long."""
