@@ -13,6 +13,7 @@ import attrs
 
 from omnigate.commands.arguments import CommandError, add_examples, counted
 from omnigate.config.agreement import caps_of_other_protocol, models_of_no_route
+from omnigate.config.credentials import media_variables
 from omnigate.config.json_schema import config_schema
 from omnigate.config.places import Places
 from omnigate.config.prices import price_for
@@ -160,8 +161,12 @@ def _print_text(
     if faults:
         print(f"omnigate: {counted(len(faults), 'fault')}", file=sys.stderr)
         return
-    counts = [counted(count, what.removesuffix("s")) for what, count in _counts(config).items()]
-    print(f"{path}: good, with {counts[0]}, {counts[1]} and {counts[2]}")
+    counts = [
+        counted(count, what.removesuffix("s").replace("_", " "))
+        for what, count in _counts(config).items()
+        if count or what != "media_routes"
+    ]
+    print(f"{path}: good, with {', '.join(counts[:-1])} and {counts[-1]}")
     for finding in notes:
         print(finding.words(path, "note: "), file=sys.stderr)
 
@@ -182,6 +187,7 @@ def _counts(config: Config) -> dict[str, int]:
         "keys": len(config.keys),
         "upstreams": len(config.upstreams),
         "routes": len(config.routes),
+        "media_routes": len(config.media.routes),
     }
 
 
@@ -213,6 +219,12 @@ def _unpriced(config: Config) -> Iterator[Fault]:
                     "counts for no budget; give it a price"
                 )
                 yield Fault(f"routes[{number}].targets[{place}]", message, quoted(route.model))
+    for number, media in enumerate(config.media.routes):
+        for place, job in enumerate(media.targets):
+            if job.price is None:
+                message = "has no price, so its jobs cost nothing and count for no budget"
+                path = f"media.routes[{number}].targets[{place}]"
+                yield Fault(path, message, quoted(media.model))
 
 
 def _unset(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
@@ -225,10 +237,15 @@ def _unset(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
         (f"upstreams[{index}].api_key_env", upstream.name, upstream.api_key_env, "data plane")
         for index, upstream in enumerate(config.upstreams)
     ]
+    named += [
+        (f"keys[{index}].webhook_secret_env", key.name, key.webhook_secret_env, "control plane")
+        for index, key in enumerate(config.keys)
+    ]
+    named += [(path, row, name, "control plane") for path, row, name in media_variables(config)]
     for path, row, name, plane in named:
         try:
             if name is not None and provider_key(environ, name) is None:
                 message = f"{name} is not set in this environment; the {plane} needs it in its own"
-                yield Fault(path, message, quoted(row))
+                yield Fault(path, message, quoted(row) if row else "")
         except SettingsError as error:
-            yield Fault(path, "; ".join(error.faults), quoted(row))
+            yield Fault(path, "; ".join(error.faults), quoted(row) if row else "")

@@ -26,6 +26,7 @@ CHECKS: Final[tuple[Callable[[Facts], Found], ...]] = (
     supplies.spool,
     supplies.certificate,
     supplies.credentials,
+    supplies.media_credentials,
     supplies.hosts,
     planes.data_metrics,
 )

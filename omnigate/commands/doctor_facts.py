@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from omnigate.admin_client import DEFAULT_URL, connection_to, cut_off, shown_url
+from omnigate.commands.doctor_media import NamedSecret, named_secrets
 from omnigate.commands.plane_environ import PlaneEnvirons, control_url, url_of
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.config.values import BadValueError, env_name
@@ -98,6 +99,7 @@ class Config:
     """What is known of the config: from the control plane, or else from its file.
 
     :ivar faults: of the file, each with its place.
+    :ivar media: the secrets that media jobs need.
     """
 
     source: str
@@ -105,6 +107,7 @@ class Config:
     faults: tuple[str, ...] = ()
     routes: int = 0
     upstreams: tuple[UpstreamFact, ...] = ()
+    media: tuple[NamedSecret, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +117,7 @@ class Facts:
     :ivar admin: the answer to a call with the admin token; None where there is no token.
     :ivar internal: the answer to a call with the data plane's internal token.
     :ivar data_settings: whether anything of the data plane's environment is known here.
+    :ivar control_settings: the same of the control plane's.
     """
 
     folder: str | None = None
@@ -134,6 +138,7 @@ class Facts:
     data_metrics: Mapping[str, float] | None = None
     metrics_fault: str | None = None
     data_settings: bool = False
+    control_settings: bool = False
     config: Config | None = None
     disks: tuple[Disk, ...] = ()
     now: float = 0.0
@@ -180,6 +185,7 @@ def gather(environs: PlaneEnvirons, data_url: str | None) -> Facts:
         data_metrics=None if told is None else samples(told),
         metrics_fault=None if told is None else told.error or _unexpected(told),
         data_settings=_is_set(environs.data),
+        control_settings=_is_set(environs.control),
         config=_config(admin, environs),
         disks=tuple(_disk(plane, environs) for plane in ("control", "data")),
         now=time.time(),
@@ -187,7 +193,7 @@ def gather(environs: PlaneEnvirons, data_url: str | None) -> Facts:
 
 
 def _is_set(environ: Mapping[str, str]) -> bool:
-    """Whether an environment is one of a data plane: such a one has the internal token."""
+    """Whether an environment is one of a plane: such a one has the internal token."""
     return _secret(environ, "OMNIGATE_INTERNAL_TOKEN")[0] is not None
 
 
@@ -291,7 +297,7 @@ def _config(admin: Answer | None, environs: PlaneEnvirons) -> Config | None:
             for row in _rows(told.get("faults"))
         )
         source = one_line(str(told.get("path")), 200)
-        return _read_config(source, True, faults, told["config"], environs.data)
+        return _read_config(source, True, faults, told["config"], environs)
     path = environs.control.get("OMNIGATE_CONFIG") or "/etc/omnigate/omnigate.toml"
     try:
         with open(path, "rb") as file:
@@ -301,11 +307,11 @@ def _config(admin: Answer | None, environs: PlaneEnvirons) -> Config | None:
         return None
     except ConfigError as error:
         return Config(path, False, tuple(map(str, error.faults)))
-    return _read_config(path, False, (), config, environs.data)
+    return _read_config(path, False, (), config, environs)
 
 
 def _read_config(
-    source: str, in_force: bool, faults: tuple[str, ...], config: Any, data: Mapping[str, str]
+    source: str, in_force: bool, faults: tuple[str, ...], config: Any, environs: PlaneEnvirons
 ) -> Config:
     upstreams = list(_rows(config.get("upstreams")))
     with ThreadPoolExecutor(MAX_HOSTS) as threads:
@@ -317,8 +323,10 @@ def _read_config(
         faults=faults,
         routes=len(list(_rows(config.get("routes")))),
         upstreams=tuple(
-            _upstream(row, fault, data) for row, fault in zip(upstreams, reached, strict=True)
+            _upstream(row, fault, environs.data)
+            for row, fault in zip(upstreams, reached, strict=True)
         ),
+        media=named_secrets(config, environs.control),
     )
 
 

@@ -173,6 +173,31 @@ def _credential_faults(facts: Facts, needed: Sequence[UpstreamFact]) -> Found:
         )
 
 
+def media_credentials(facts: Facts) -> Found:
+    """Whether the control plane has the secrets that media jobs need."""
+    named = () if facts.config is None else facts.config.media
+    if not named:
+        return
+    if not facts.control_settings:
+        yield Finding(
+            "media credentials",
+            "note",
+            "the control plane's environment is not known here",
+            "name the folder of control.env with --dir",
+        )
+        return
+    for secret in named:
+        if secret.fault:
+            yield Finding(
+                "media credentials",
+                "fault",
+                f"{secret.user}: {secret.fault}",
+                f"set {secret.variable} in the control plane's environment, and restart it",
+            )
+    if not any(secret.fault for secret in named):
+        yield Finding("media credentials", "ok", f"the control plane has all {len(named)}")
+
+
 def hosts(facts: Facts) -> Found:
     """Whether the providers can be reached from here, which is a warning at most."""
     known = facts.config

@@ -7,10 +7,12 @@ the right shape, so that they find their faults in the same run as the checks of
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeGuard
 
+from omnigate.config.media_agreement import media_disagreements
+from omnigate.config.rows import Row, rows, used_once
 from omnigate.config.structure import Fault
 from omnigate.config.values import did_you_mean, quoted
 from omnigate.periods import TOTAL
@@ -18,19 +20,17 @@ from omnigate.periods import TOTAL
 if TYPE_CHECKING:
     from omnigate.config.schema import Config
 
-Row = Mapping[str, object]
-
 
 def disagreements(document: Row) -> Iterator[Fault]:
     """Yield every fault that more than one value of the document takes part in."""
-    keys = list(_rows(document, "keys"))
-    upstreams = list(_rows(document, "upstreams"))
-    routes = list(_rows(document, "routes"))
-    yield from _used_once(keys, "name")
-    yield from _used_once(keys, "key_sha256")
-    yield from _used_once(keys, "key_env")
-    yield from _used_once(upstreams, "name")
-    yield from _used_once(routes, "model")
+    keys = list(rows(document, "keys"))
+    upstreams = list(rows(document, "upstreams"))
+    routes = list(rows(document, "routes"))
+    yield from used_once(keys, "name")
+    yield from used_once(keys, "key_sha256")
+    yield from used_once(keys, "key_env")
+    yield from used_once(upstreams, "name")
+    yield from used_once(routes, "model")
     for path, key in keys:
         yield from _key(path, key)
     for path, upstream in upstreams:
@@ -40,11 +40,12 @@ def disagreements(document: Row) -> Iterator[Fault]:
     missing: dict[str, str] = dict.fromkeys(names, "")
     for path, route in routes:
         yield from _route(path, route, names, missing)
+    yield from media_disagreements(document)
 
 
 def models_of_no_route(config: Config) -> Iterator[Fault]:
     """Yield what keys may use and no route is there for: no fault, since one may come yet."""
-    models = sorted(config.routes_by_model)
+    models = sorted((*config.routes_by_model, *config.media_by_model))
     for index, key in enumerate(config.keys):
         for pattern in key.models or ():
             if not _matches_any(pattern, models):
@@ -100,29 +101,6 @@ def _matches_any(pattern: str, models: list[str]) -> bool:
     return models[place] == pattern or (prefix != pattern and models[place].startswith(prefix))
 
 
-def _rows(table: Row, name: str, above: str = "") -> Iterator[tuple[str, Row]]:
-    """Yield each table of an array of tables with its path."""
-    rows = table.get(name)
-    if isinstance(rows, list):
-        for index, row in enumerate(rows):
-            if isinstance(row, Mapping):
-                yield f"{above}{name}[{index}]", row
-
-
-def _used_once(rows: list[tuple[str, Row]], field: str) -> Iterator[Fault]:
-    """Find values that two tables share; case does not make a hash another one."""
-    first: dict[str, str] = {}
-    for path, row in rows:
-        value = row.get(field)
-        if not isinstance(value, str):
-            continue
-        value = value.lower() if field == "key_sha256" else value
-        if value in first:
-            yield Fault(f"{path}.{field}", f"is the same as {first[value]}.{field}")
-        else:
-            first[value] = path
-
-
 def _key(path: str, key: Row) -> Iterator[Fault]:
     if ("key_sha256" in key) == ("key_env" in key):
         yield Fault(path, "needs exactly one of key_sha256 and key_env")
@@ -171,7 +149,7 @@ def _route(path: str, route: Row, names: list[str], missing: dict[str, str]) -> 
     """
     first: dict[tuple[str, str], str] = {}
     weights = 0
-    targets = list(_rows(route, "targets", f"{path}."))
+    targets = list(rows(route, "targets", f"{path}."))
     for at, target in targets:
         upstream, model = target.get("upstream"), target.get("model")
         if isinstance(upstream, str):

@@ -27,26 +27,28 @@ class Credentials:
     faults: tuple[str, ...] = ()
 
 
-def variables(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield each variable that ``[media]`` names, once, and what needs it first."""
+def media_variables(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield each variable that ``[media]`` names, once: its first place, its model, its name.
+
+    The model is empty for those of the bucket, which are needed with ``storage = "s3"`` only.
+    """
     seen: set[str] = set()
-    for name, user in _named(config):
-        if name not in seen:
+    for path, model, name in _named(config):
+        if name is not None and name not in seen:
             seen.add(name)
-            yield name, user
+            yield path, model, name
 
 
-def _named(config: Config) -> Iterator[tuple[str, str]]:
-    for route in config.media.routes:
-        for target in route.targets:
-            if target.api_key_env is not None:
-                yield target.api_key_env, f"the media model {quoted(route.model)}"
+def _named(config: Config) -> Iterator[tuple[str, str, str | None]]:
+    for number, route in enumerate(config.media.routes):
+        for place, target in enumerate(route.targets):
+            path = f"media.routes[{number}].targets[{place}].api_key_env"
+            yield path, route.model, target.api_key_env
     bucket = config.media.s3
     if bucket is not None and config.media.storage == "s3":
-        yield bucket.access_key_env, "the bucket"
-        yield bucket.secret_key_env, "the bucket"
-        if bucket.session_token_env is not None:
-            yield bucket.session_token_env, "the bucket"
+        yield "media.s3.access_key_env", "", bucket.access_key_env
+        yield "media.s3.secret_key_env", "", bucket.secret_key_env
+        yield "media.s3.session_token_env", "", bucket.session_token_env
 
 
 def read_credentials(config: Config, environ_lookup: Callable[[str], str | None]) -> Credentials:
@@ -58,7 +60,8 @@ def read_credentials(config: Config, environ_lookup: Callable[[str], str | None]
     """
     values: dict[str, str] = {}
     faults: list[str] = []
-    for name, user in variables(config):
+    for _, model, name in media_variables(config):
+        user = f"the media model {quoted(model)}" if model else "the bucket"
         try:
             value = environ_lookup(name)
         except SettingsError as error:

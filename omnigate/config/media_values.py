@@ -9,6 +9,10 @@ from typing import Final
 
 from omnigate.config.values import BadValueError, kind_of, quoted, service_url, text
 
+#: The fields of an input that name a duration, at one provider or another; the first that is there
+#: counts.
+DURATION_FIELDS: Final = ("duration", "duration_seconds", "seconds", "durationSeconds")
+
 #: Names of fields that providers have are far shorter.
 MAX_FIELD_CHARS: Final = 128
 

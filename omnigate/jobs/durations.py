@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
+from omnigate.config.media_values import DURATION_FIELDS
+
 #: The fields of an input that name one, in the order in which they are looked for.
-FIELDS: Final = ("duration", "duration_seconds", "seconds", "durationSeconds")
+FIELDS: Final = DURATION_FIELDS
 
 #: A day; the longest that any provider makes is ten minutes.
 MAX_SECONDS: Final = 86_400

@@ -25,6 +25,7 @@ from omnigate.commands.doctor_facts import (
     samples,
 )
 from omnigate.commands.doctor_finding import Finding
+from omnigate.commands.doctor_media import named_secrets
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
 
 ALIVE = Answer(200, '{"status":"ok"}', skew=0.2)
@@ -219,6 +220,42 @@ class CheckTests(SynchronousTestCase):
         self.judged("credentials", "fault", "of 2 upstreams", control_metrics=missing, **elsewhere)
         self.judged("credentials", "note", "not known here", **elsewhere)
         self.assertEqual(self.found("credentials", config=config(variable=None)), [])
+
+    def test_media_credentials(self) -> None:
+        """Of media providers, of the bucket, of webhooks: in the control plane's environment."""
+        told = {
+            "media": {
+                "storage": "s3",
+                "s3": {"access_key_env": "ID", "secret_key_env": "SECRET"},
+                "routes": [
+                    {"model": "flux", "targets": [{"api_key_env": "FAL"}, {}, 3]},
+                    {"model": "film", "targets": [{"api_key_env": "XAI"}, {"api_key_env": "FAL"}]},
+                ],
+            },
+            "keys": [{"name": "app", "webhook_secret_env": "HOOK"}, {"name": "other"}],
+        }
+        environ = {"ID": "a", "SECRET": "s", "FAL": "f", "XAI": "x", "HOOK": "whsec_short"}
+        named = named_secrets(told, environ)
+        self.assertEqual(
+            [secret.variable for secret in named], ["FAL", "XAI", "ID", "SECRET", "HOOK"]
+        )
+        self.assertEqual([bool(secret.fault) for secret in named], [False] * 4 + [True])
+        self.assertEqual(named_secrets({"media": 1, "keys": 2}, {}), ())
+        known: dict[str, Any] = {"config": Config("f", True, (), 1, (), named)}
+        self.judged("media credentials", "note", "not known here", **known)
+        known["control_settings"] = True
+        self.judged("media credentials", "fault", "webhooks of the key app: the secret", **known)
+        for missing in ("ID", "XAI"):
+            known["config"] = Config(
+                "f",
+                True,
+                media=named_secrets(told, {**environ, missing: "", "HOOK": "whsec_" + "QUJD" * 8}),
+            )
+            self.judged("media credentials", "fault", f"{missing} is not set", **known)
+        good = named_secrets(told, {**environ, "HOOK": "whsec_" + "QUJD" * 8})
+        known["config"] = Config("f", True, media=good)
+        self.judged("media credentials", "ok", "has all 5", **known)
+        self.assertEqual(self.found("media credentials"), [])
 
     def test_what_is_not_seen(self) -> None:
         """Metrics of the data plane that are off, or not to be had, and hosts out of reach."""

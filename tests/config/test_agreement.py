@@ -24,7 +24,13 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["keys", "upstreams", "routes", "targets", "name", "model", "weight"]),
+            st.sampled_from(
+                [
+                    *("keys", "upstreams", "routes", "targets", "name", "model", "weight"),
+                    *("price", "per_second", "min_seconds", "max_seconds", "default_seconds"),
+                    *("allowed_input", "price_multipliers", "max_concurrent_per_key"),
+                ]
+            ),
             inner,
             max_size=4,
         )
@@ -138,6 +144,90 @@ class DisagreementTests(SynchronousTestCase):
             "routes[2].targets[1]: is the same upstream and model as routes[2].targets[0]",
         )
 
+    def test_media_models(self) -> None:
+        """A model is of one route, and that is of text or of media."""
+        self.assert_faults(
+            """
+            routes = [{model = "fast"}, {model = "flux"}]
+            [media]
+            routes = [{model = "film"}, {model = "flux"}, {model = "film"}]
+            """,
+            "media.routes[2].model: is the same as media.routes[0].model",
+            "media.routes[1].model: is the same as routes[1].model; a model is one of text or of "
+            "media jobs",
+        )
+
+    def test_a_bucket_and_webhooks(self) -> None:
+        self.assert_faults(
+            """
+            [media]
+            storage = "s3"
+            webhooks = { max_concurrent_per_key = 17 }
+            """,
+            'media.s3: is missing: storage = "s3" needs [media.s3], the bucket',
+            "media.webhooks.max_concurrent_per_key: is more than max_concurrent",
+        )
+        self.assert_faults(
+            """
+            [media]
+            storage = "s3"
+            s3 = {}
+            webhooks = { max_concurrent = 2 }
+            """
+        )
+
+    def test_seconds_of_media_targets(self) -> None:
+        self.assert_faults(
+            """
+            [[media.routes]]
+            targets = [
+                { min_seconds = 5, max_seconds = 4, default_seconds = 1 },
+                { min_seconds = 2, default_seconds = 1 },
+                { max_seconds = 4, default_seconds = 5 },
+                { min_seconds = 4, max_seconds = 4, default_seconds = 4 },
+                { max_seconds = true, default_seconds = "5" },
+            ]
+            """,
+            "media.routes[0].targets[0].max_seconds: is less than min_seconds",
+            "media.routes[0].targets[1].default_seconds: is less than min_seconds",
+            "media.routes[0].targets[2].default_seconds: is more than max_seconds",
+        )
+
+    def test_what_inputs_of_media_may_hold(self) -> None:
+        """A multiplier's field must be one that a job may name, and so must seconds that count."""
+        self.assert_faults(
+            """
+            [[media.routes]]
+            allowed_input = ["prompt", 3]
+            price_multipliers = { size = { big = 2 }, prompt = { a = 1 } }
+            targets = [
+                { price = { per_second = 0.1 } },
+                { price = { per_second = 0.1 }, default_seconds = 5 },
+                { price = { per_second = 0.0 } },
+                { price = { per_second = nan } },
+                { price = { per_job = 1 }, adapter = "fal", background = true },
+                { price = 3, adapter = "gemini_interactions", background = false },
+            ]
+            [[media.routes]]
+            allowed_input = ["seconds"]
+            targets = [{ price = { per_second = 0.1 } }]
+            [[media.routes]]
+            price_multipliers = { size = { big = 2 } }
+            targets = [{ price = { per_second = 0.1 } }]
+            """,
+            'media.routes[0].price_multipliers: "size" is not in allowed_input, so no job can name '
+            "it",
+            "media.routes[0].targets[0]: is priced per second, and allowed_input lets no job name "
+            "a duration: give it default_seconds, or allow duration or duration_seconds or seconds "
+            "or durationSeconds",
+            'media.routes[0].targets[4].background: only goes with adapter = "gemini_interactions"',
+        )
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.dictionaries(st.sampled_from(["keys", "routes", "webhooks", "s3"]), JSON))
+    def test_any_media_is_looked_at_without_harm(self, media: dict[str, object]) -> None:
+        list(disagreements({"media": media}))
+
     @settings(max_examples=200, deadline=None)
     @given(st.dictionaries(st.sampled_from(["keys", "upstreams", "routes"]), st.lists(JSON) | JSON))
     def test_any_document_is_looked_at_without_harm(self, document: dict[str, object]) -> None:
@@ -147,6 +237,18 @@ class DisagreementTests(SynchronousTestCase):
 
 class ModelsOfKeysTests(SynchronousTestCase):
     """What a key may use and no route is there for."""
+
+    def test_models_of_media(self) -> None:
+        """They are models that a key may name, too."""
+        target = '{adapter = "fal", model = "m"}'
+        config = load_config(
+            f'media = {{routes = [{{model = "flux", targets = [{target}]}}]}}\n'
+            'keys = [{name = "app", key_env = "A", models = ["flux", "fl*", "flix"]}]'
+        )
+        self.assertEqual(
+            [str(note) for note in models_of_no_route(config)],
+            ['keys[0].models ("app"): no route has a model "flix" (did you mean "flux"?)'],
+        )
 
     def notes(self, models: list[str], patterns: list[str]) -> list[str]:
         targets = 'targets = [{upstream = "u", model = "m"}]'
