@@ -59,8 +59,8 @@ def check_input(
     if input_json.count(b"\\") > MAX_ESCAPES:
         raise GatewayError(
             "request_too_complex",
-            'input: holds more than a million escapes (\\\\n, \\"); send media as base64, '
-            "and less text",
+            "input: holds over a million escaped characters, such as quotes and line ends; send "
+            "media as base64, and less text",
             param="input",
         )
     _check_fields(route, input)

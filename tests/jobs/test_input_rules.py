@@ -5,12 +5,17 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, cast
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.media import MediaPriceConfig, MediaRouteConfig, MediaTargetConfig
 from omnigate.errors import GatewayError
+from omnigate.jobs import durations, pricing
+from omnigate.jobs.adapters import registry
 from omnigate.jobs.adapters.base import Adapter, InputFault
 from omnigate.jobs.input_rules import COUNT_FIELDS, MAX_ESCAPES, check_input
+from omnigate.text import one_line
 
 PER_SECOND = MediaPriceConfig(per_second=Decimal("0.05"))
 PER_JOB = MediaPriceConfig(per_job=Decimal("0.05"))
@@ -180,3 +185,46 @@ class CheckInputTests(SynchronousTestCase):
                 check_input(wide, ADAPTERS, input)
             self.assertLess(len(caught.exception.message), 600)
             self.assertTrue(caught.exception.message.isprintable())
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=12),
+    st.sampled_from(("5", "5s", "-1", "720p", "https://x.example/a", "data:image/png;base64,AA")),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+NAMES = st.sampled_from(
+    ("prompt", "text", "resolution", "voice_id", "image", *durations.FIELDS, *COUNT_FIELDS[:3])
+)
+
+
+class AnyInputTests(SynchronousTestCase):
+    """Inputs that nobody thought of."""
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=6),
+        st.sampled_from(sorted(registry.ADAPTERS)),
+        st.sampled_from(("veo-3", "music_v2", "gemini-x-tts", "a/b", "gemini-omni")),
+    )
+    def test_taken_or_refused(self, input: dict[str, Any], adapter: str, model: str) -> None:
+        """Each is taken or refused with a 400, and what is taken has seconds to be paid for."""
+        where = route(
+            target(PER_SECOND, adapter=adapter, model=model),
+            price_multipliers={"resolution": {"720p": Decimal(2)}},
+        )
+        try:
+            check_input(where, registry.ADAPTERS, input)
+        except GatewayError as refusal:
+            self.assertEqual(refusal.kind.status, 400)
+            self.assertEqual(one_line(refusal.message, 2_000), refusal.message)
+            return
+        named = durations.named(input)
+        assert named is not None
+        self.assertGreater(named[1], 0)
+        expected = [Decimal(2)] if "resolution" in input else []
+        self.assertEqual(pricing.factors(where.price_multipliers, input), expected)

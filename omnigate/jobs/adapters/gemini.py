@@ -5,6 +5,7 @@ https://ai.google.dev/api/generate-content
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
@@ -144,7 +145,7 @@ class Gemini(Adapter):
         body = judging.read_submit(answer, task.credential)
         if isinstance(body, Failed):
             return body
-        found = list(_media(body, answer))
+        found = list(itertools.islice(_media(body, answer), sources.MAX_SOURCES))
         return Done(found) if found else _without_media(body, task.credential)
 
     def poll(self, task: Task, handle: Handle) -> Steps[PollOutcome]:
@@ -163,7 +164,7 @@ class Gemini(Adapter):
 
 
 def _url(task: Task, method: str) -> str:
-    return f"{task.base_url}/v1beta/models/{quote(task.model, safe='')}:{method}"
+    return f"{task.base_url}/v1beta/models/{quote(task.model, safe='=')}:{method}"
 
 
 # -- images and speech ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ https://ai.google.dev/api/interactions-api
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -235,7 +236,7 @@ def _outcome(
 ) -> PollOutcome:
     status = text_at(interaction, "status")
     if status == _COMPLETED:
-        found = list(_sources(task, interaction, answer))
+        found = list(itertools.islice(_sources(task, interaction, answer), sources.MAX_SOURCES))
         if found:
             return Done(found, provider_job_id=handle.provider_job_id)
         told = _told(interaction)
