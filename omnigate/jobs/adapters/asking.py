@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from omnigate.jobs import durations
 from omnigate.jobs.job import Billable
 from omnigate.outbound.messages import Cap, Request
+from omnigate.outbound.urls import origin_of
 
 #: Until the head of the answer to a submit: one given up on too early may have been taken in.
 SUBMIT_SECONDS: Final = 60.0
-
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:
@@ -55,25 +54,10 @@ def segment(text: str) -> str:
     return quote(text, safe="~:@!$&'()*+,;=", errors="replace")
 
 
-def origin_of(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an ``http`` or ``https`` URL; None for any other text."""
-    if not url.isascii() or not url.isprintable() or "\\" in url or " " in url:
-        return None
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    default = _DEFAULT_PORTS.get(parts.scheme)
-    if default is None or not parts.hostname or "@" in parts.netloc:
-        return None
-    return parts.scheme, parts.hostname.removesuffix("."), default if port is None else port
-
-
 def has_origin(url: str, base_url: str) -> bool:
     """Whether a URL out of an answer is of the origin of ``base_url``, so may be sent the key."""
     origin = origin_of(url)
-    return origin is not None and origin == origin_of(base_url)
+    return bool(origin) and origin == origin_of(base_url)
 
 
 def characters(input: Mapping[str, Any]) -> int:

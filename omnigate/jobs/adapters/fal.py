@@ -49,7 +49,7 @@ FILE_MEMBERS: Final = (
     "file",
     "files",
 )
-#: How deep an object with a ``url`` may stand elsewhere.
+#: How deep in the result an object with a ``url`` may stand.
 OUTPUT_DEPTH: Final = 3
 
 _MAX_NOTED_CHARS: Final = 2_048
@@ -184,4 +184,4 @@ def _files(result: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
     for name in FILE_MEMBERS:
         yield from sources.objects_with_url(result.get(name), OUTPUT_DEPTH)
     rest = {name: part for name, part in result.items() if name not in FILE_MEMBERS}
-    yield from sources.objects_with_url(rest, OUTPUT_DEPTH)
+    yield from sources.objects_with_url(rest, OUTPUT_DEPTH + 1)

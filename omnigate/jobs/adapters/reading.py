@@ -20,7 +20,7 @@ MAX_DEPTH: Final = 64
 #: answers stay below a tenth of it; the long part of one, a log or an image, is one string.
 MAX_OUTSIDE_BYTES: Final = 131_072
 MAX_STRINGS: Final = 24_000
-MAX_ESCAPES: Final = 250_000
+MAX_ESCAPES: Final = 120_000
 #: Up to here an answer that the strict reader refuses is read again by a lenient one.
 MAX_LENIENT_BYTES: Final = 1_048_576
 

@@ -39,7 +39,7 @@ from omnigate.outbound.messages import Answer, Request
 
 _NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?"
 _HASH: Final = r"[0-9a-f]{64}"
-_MODEL = re.compile(f"{_NAME}/{_NAME}")
+_MODEL = re.compile(f"(?!deployments/){_NAME}/{_NAME}")
 _VERSION = re.compile(f"(?:{_NAME}/{_NAME}:)?({_HASH})")
 _DEPLOYMENT = re.compile(f"deployments/({_NAME}/{_NAME})")
 

@@ -77,7 +77,10 @@ def strings_in(value: object, depth: int) -> Iterator[str]:
 
 
 def objects_with_url(value: object, depth: int) -> Iterator[Mapping[str, object]]:
-    """Yield the objects of an answer that have a string ``url``, in order of appearance."""
+    """Yield the objects of an answer that have a string ``url``, in order of appearance.
+
+    :param depth: how many containers deep is looked: 1 for the value itself only.
+    """
     if isinstance(value, Mapping):
         if isinstance(value.get("url"), str):
             yield value
