@@ -167,6 +167,7 @@ class KeyBook:
     def __init__(self, managed: KeyStore, file_keys: Iterable[ResolvedKey] = ()) -> None:
         self.managed = managed
         self._file_keys: tuple[GatewayKey, ...] = ()
+        self._of_file: dict[str, GatewayKey] | None = None
         self._installs = 0
         self._all: tuple[tuple[int, int], tuple[GatewayKey, ...]] = ((-1, -1), ())
         self.install(file_keys)
@@ -186,7 +187,16 @@ class KeyBook:
     def take(self, file_keys: tuple[GatewayKey, ...]) -> None:
         """Replace the file keys by those that were made of a new config elsewhere."""
         self._file_keys = file_keys
+        self._of_file = None
         self._installs += 1
+
+    def owner(self, sha256: str) -> GatewayKey | None:
+        """Return the key of a hash, which may be of an earlier secret of a managed one."""
+        if self._of_file is None:
+            self._of_file = {key.sha256: key for key in self._file_keys}
+        managed = self.managed.owner(sha256)
+        of_file = self._of_file.get(sha256)
+        return of_file if managed is None or (of_file and not managed.is_rotated) else managed
 
     def keys(self) -> tuple[GatewayKey, ...]:
         """Return all keys; the same tuple until one of them changes."""

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 
 from omnigate.errors import GatewayError
 from omnigate.jobs.job import Job
+from omnigate.jobs.store import InputLost
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class Keeping:
             try:
                 return await _uncut(call())
             except GatewayError as error:
-                if error.kind.code != "storage_unavailable":
+                if error.kind.code != "storage_unavailable" or isinstance(error, InputLost):
                     raise
                 if not tries:
                     self._log.warn(
