@@ -40,6 +40,8 @@ from omnigate.control.internal_api import InternalApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.last_uses import LastUses
 from omnigate.control.lately import Lately
+from omnigate.control.media_jobs import MediaJobs, state_folder_of
+from omnigate.control.media_views import Surroundings
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi
@@ -49,9 +51,12 @@ from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
+from omnigate.jobs.store import JobStore
 from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
+from omnigate.outbound.addresses import AddressGuard
+from omnigate.outbound.client import Outbound
 from omnigate.writer_thread import IWriter
 
 #: The writer threads of a generation. No poll of a data plane waits for the disk, so snapshots are
@@ -61,6 +66,11 @@ HISTORY_WRITER: Final = "omnigate-history"
 LEDGER_WRITER: Final = "omnigate-ledger"
 KEYS_WRITER: Final = "omnigate-keys"
 SNAPSHOTS_WRITER: Final = "omnigate-snapshots"
+
+JOBS_WRITER: Final = "omnigate-jobs"
+MEDIA_WRITER: Final = "omnigate-media"
+#: Encrypts and copies files, which takes long, so it is beside the one that takes what arrives.
+MEDIA_WORKER: Final = "omnigate-media-work"
 
 #: Looks for events further back than memory goes, beside the writer of the ledger.
 LEDGER_READER: Final = "omnigate-ledger-reader"
@@ -92,6 +102,7 @@ class Lasting:
         on as :mod:`~omnigate.control.turns` says.
     :ivar lately: what happened since the process began, for people to look at.
     :ivar data_plane: where the dashboard can try a request.
+    :ivar connect: makes what sends requests of media jobs, given who judges addresses.
     """
 
     ledger_path: str
@@ -118,6 +129,9 @@ class Lasting:
         default=attrs.Factory(lambda self: self.pause, takes_self=True)
     )
     data_plane: DataPlane = attrs.Factory(DataPlane)
+    connect: Callable[[AddressGuard], Outbound] = attrs.field(
+        default=attrs.Factory(lambda self: partial(Outbound, self.clock), takes_self=True)
+    )
     lately: Lately = attrs.field(
         default=attrs.Factory(lambda self: Lately(self.now_ms()), takes_self=True)
     )
@@ -146,6 +160,8 @@ class Generation:
     watch: BudgetWatch
     snapshots: Snapshots
     live: Live
+    jobs: JobStore
+    media: MediaJobs
     stores: tuple[Store, ...]
     writers: tuple[IWriter, ...]
     endpoints: tuple[Endpoint, ...]
@@ -181,13 +197,18 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     def writer(name: str) -> IWriter:
         return lasting.make_writer(name, partial(crashed, f"the writer {name}"))
 
-    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer, reader = writers = (
+    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer, reader = (
         writer(AUDIT_WRITER),
         writer(HISTORY_WRITER),
         writer(LEDGER_WRITER),
         writer(KEYS_WRITER),
         writer(SNAPSHOTS_WRITER),
         writer(LEDGER_READER),
+    )
+    jobs_writer, media_writer, media_worker = (
+        writer(JOBS_WRITER),
+        writer(MEDIA_WRITER),
+        writer(MEDIA_WORKER),
     )
 
     def recorded(event: UsageEvent, cost_nano: int) -> None:
@@ -253,6 +274,26 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.stand_back,
     )
+    jobs = JobStore(
+        lasting.jobs_path, jobs_writer, lasting.now_ms, crashed=partial(crashed, "jobs")
+    )
+    media = MediaJobs(
+        jobs,
+        Surroundings(
+            config=lambda: config_file.config,
+            credential=lasting.credential,
+            book=book,
+            books=ledger,
+            state_folder=state_folder_of(lasting.jobs_path),
+            media_folder=lasting.media_dir,
+            writer=media_writer,
+            worker=media_worker,
+            clock=lasting.clock,
+            now_ms=lasting.now_ms,
+            connect=lasting.connect,
+            pause=lasting.pause,
+        ),
+    )
     live = Live(lasting.clock)
     sources = Sources(
         book,
@@ -293,8 +334,20 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         watch,
         snapshots,
         live,
-        stores=(audit, history, keys, admin_keys, ledger, live),
-        writers=writers,
+        jobs,
+        media,
+        stores=(audit, history, keys, admin_keys, ledger, jobs, media, live),
+        writers=(
+            audit_writer,
+            history_writer,
+            ledger_writer,
+            keys_writer,
+            snapshots_writer,
+            reader,
+            jobs_writer,
+            media_writer,
+            media_worker,
+        ),
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
             *OwnUsage(book, watch, lambda: config_file.config.media.max_jobs_per_day).endpoints(),

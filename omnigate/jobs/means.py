@@ -15,7 +15,7 @@ from omnigate.jobs.job import Job, Output
 from omnigate.jobs.keeping import Keeping
 from omnigate.jobs.output_faults import OutputLimits
 from omnigate.jobs.provider_slots import ProviderSlots
-from omnigate.jobs.targets import Target, target_of
+from omnigate.jobs.targets import Target, target_of, tried_target
 
 
 class StoresOutputs(Protocol):
@@ -65,3 +65,11 @@ class Means:
             target_of(place, target, self.adapters[target.adapter], self.credential)
             for place, target in enumerate(route.targets)
         ]
+
+    def is_priced(self, job: Job) -> bool:
+        """Whether the target that a job was last tried at has a price, as far as is known."""
+        route = self.route(job.model)
+        if route is None or not job.attempts:
+            return True
+        target = tried_target(self.targets(route), job.attempts[-1])
+        return target is None or target.config.price is not None

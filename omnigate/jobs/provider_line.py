@@ -27,9 +27,7 @@ MAX_INLINE_BYTES: Final = 256 * 1024 * 1024
 class Calls(Protocol):
     """:class:`omnigate.outbound.client.Outbound`, as far as adapters need it."""
 
-    def call(
-        self, request: Request, max_bytes: int, sink: Sink | None = None
-    ) -> Awaitable[Answer]:
+    def call(self, request: Request, max_bytes: int, sink: Sink | None = None) -> Awaitable[Answer]:
         """Send a request to the operator's own address."""
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
-from twisted.internet.task import LoopingCall
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -67,8 +67,7 @@ class Runner:
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, Deferred[None]] = {}
         self._stray: set[Deferred[None]] = set()
-        self._check = LoopingCall(self._look)
-        self._check.clock = means.clock
+        self._check: IDelayedCall | None = None
         self._is_up = False
         self._is_over = False
 
@@ -82,14 +81,13 @@ class Runner:
     async def open(self) -> None:
         """Begin; what a former life left is taken up in steps, beside everything else."""
         self._is_up = True
-        self._check.start(CHECK_SECONDS, now=True)
+        self._look()
         self._spawn(self._remember())
 
     async def close(self) -> None:
         """Take up nothing more; wait a while for what would have to be paid once more."""
         self._is_up = False
-        if self._check.running:
-            self._check.stop()
+        self._stop_check()
         for job_id, life in tuple(self._lives.items()):
             if not life.stop():
                 self._tasks[job_id].cancel()
@@ -111,8 +109,7 @@ class Runner:
     def abandon(self) -> None:
         """Let go of everything at once, and write nothing."""
         self._is_up, self._is_over = False, True
-        if self._check.running:
-            self._check.stop()
+        self._stop_check()
         for task in (*self._tasks.values(), *self._stray):
             task.cancel()
         self._means.conversing.pace.stop()
@@ -245,7 +242,13 @@ class Runner:
 
     # -- what is looked after -----------------------------------------------------------------
 
+    def _stop_check(self) -> None:
+        check, self._check = self._check, None
+        if check is not None:
+            check.cancel()
+
     def _look(self) -> None:
+        self._check = self._means.clock.callLater(CHECK_SECONDS, self._look)
         self._spawn(self._take_up())
         self._spawn(self._debts.settle_all())
 
