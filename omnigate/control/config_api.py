@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from omnigate.control.admin_json import FAULTS, encode, fault_rows, time
+from omnigate.control.config_changes import SETTINGS, TABLES
 from omnigate.control.config_document import config_pieces
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_history import ConfigHistory, HistoryEntry
@@ -54,8 +55,8 @@ _ENTRY: Final = {
     "upstreams": COUNT,
     "routes": COUNT,
     "changes": record(
-        {"keys": _CHANGES, "upstreams": _CHANGES, "routes": _CHANGES, "retention": FLAG},
-        optional=("keys", "upstreams", "routes", "retention"),
+        {**dict.fromkeys(TABLES, _CHANGES), **dict.fromkeys(SETTINGS, FLAG)},
+        optional=(*TABLES, *SETTINGS),
         title="ConfigChanges",
     ),
 }

@@ -43,27 +43,41 @@ class TableChanges:
         return found | ({"more": self.more} if self.more else {})
 
 
+#: What :class:`Changes` tells of: tables with rows, and tables of settings.
+TABLES: Final = ("keys", "upstreams", "routes", "media_routes")
+SETTINGS: Final = ("media", "outbound", "retention")
+
+
 @attrs.frozen
 class Changes:
-    """What is different in a config."""
+    """What is different in a config.
+
+    :ivar media: whether a setting of ``[media]`` is, beside its routes.
+    """
 
     keys: TableChanges = TableChanges()
     upstreams: TableChanges = TableChanges()
     routes: TableChanges = TableChanges()
+    media_routes: TableChanges = TableChanges()
+    media: bool = False
+    outbound: bool = False
     retention: bool = False
+
+    @property
+    def tables(self) -> dict[str, TableChanges]:
+        """The rows that are others, by the names of their tables, as far as there are any."""
+        found = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in found.items() if table}
+
+    @property
+    def settings(self) -> list[str]:
+        """The names of the tables that are others and have no rows."""
+        return [name for name in SETTINGS if getattr(self, name)]
 
     def rows(self) -> dict[str, Any]:
         """Return what there is, as JSON tells it."""
-        found: dict[str, Any] = {
-            name: table.rows()
-            for name, table in (
-                ("keys", self.keys),
-                ("upstreams", self.upstreams),
-                ("routes", self.routes),
-            )
-            if table
-        }
-        return found | ({"retention": True} if self.retention else {})
+        found: dict[str, Any] = {name: table.rows() for name, table in self.tables.items()}
+        return found | dict.fromkeys(self.settings, True)
 
 
 def changes_between(
@@ -74,6 +88,9 @@ def changes_between(
         keys=_between(old_keys, new_keys, lambda key: key.config.name),
         upstreams=_between(old.upstreams, new.upstreams, lambda upstream: upstream.name),
         routes=_between(old.routes, new.routes, lambda route: route.model),
+        media_routes=_between(old.media.routes, new.media.routes, lambda route: route.model),
+        media=attrs.evolve(old.media, routes=()) != attrs.evolve(new.media, routes=()),
+        outbound=old.outbound != new.outbound,
         retention=old.retention != new.retention,
     )
 

@@ -137,15 +137,11 @@ def _told(reading: Reading) -> dict[str, Any]:
         "upstreams": len(config.upstreams),
         "routes": len(config.routes),
     }
-    for name, table in (
-        ("keys", changes.keys),
-        ("upstreams", changes.upstreams),
-        ("routes", changes.routes),
-    ):
+    if config.media.routes:
+        detail["media_routes"] = len(config.media.routes)
+    for name, table in changes.tables.items():
         detail |= _members(name, table)
-    if changes.retention:
-        detail["retention_changed"] = True
-    return detail
+    return detail | {f"{name}_changed": True for name in changes.settings}
 
 
 def _members(name: str, table: TableChanges) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.file_keys import ResolvedKey
 from omnigate.config.schema import Config, KeyConfig, RetentionConfig, load_config
 from omnigate.control.config_changes import MAX_NAMES, Changes, changes_between
+from omnigate.control.dashboard.config_view import change_lines, change_words
 
 
 def keys(*names: str, rpm: int = 0) -> tuple[ResolvedKey, ...]:
@@ -41,6 +42,21 @@ class ChangeTests(SynchronousTestCase):
         self.assertEqual(found, {"upstreams": {"changed": ["u"]}, "routes": {"changed": ["m"]}})
         days = Config(retention=RetentionConfig(ledger_days=9))
         self.assertEqual(changes_between(Config(), (), days, ()).rows(), {"retention": True})
+
+    def test_media(self) -> None:
+        """Its routes by their models, what else it says, and whom it may reach."""
+        target = 'targets = [{ adapter = "fal", model = "m" }]'
+        text = f'[[media.routes]]\nmodel = "flux"\n{target}\n'
+        old = load_config(text)
+        new = load_config(text.replace("fal", "sume") + "[outbound]\nallow = ['10.0.0.1']")
+        found = changes_between(old, (), new, ())
+        self.assertEqual(found.rows(), {"media_routes": {"changed": ["flux"]}, "outbound": True})
+        found = changes_between(old, (), load_config("[media]\nmax_input_bytes = 5\n" + text), ())
+        self.assertEqual(found.rows(), {"media": True})
+        self.assertEqual(
+            change_words(change_lines(changes_between(new, (), old, ()).rows())),
+            "1 media route changed, outbound changed",
+        )
 
     @given(st.sets(st.integers(0, 99)), st.sets(st.integers(0, 99)))
     def test_bounded(self, old: set[int], new: set[int]) -> None:

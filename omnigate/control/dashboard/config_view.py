@@ -9,6 +9,7 @@ import attrs
 
 from omnigate.config.schema import KeyConfig, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.structure import Fault
+from omnigate.control.config_changes import TABLES
 from omnigate.control.dashboard.paths import key_path, model_path, upstream_path
 from omnigate.control.redaction import redacted
 
@@ -136,6 +137,8 @@ _LIMITS: Final = {
     "rpm": "requests a minute",
     "tpm": "tokens a minute",
     "max_concurrent": "requests at once",
+    "max_open_jobs": "open media jobs",
+    "max_jobs_per_day": "media jobs a day",
     "budget_usd": "budget in dollars",
     "soft_budget_usd": "soft budget in dollars",
     "models": "models",
@@ -169,6 +172,14 @@ def _value(value: Any) -> str:
     return redacted(str(value))
 
 
+#: The tables of settings, and what each is about.
+_SETTINGS: Final = {
+    "media": "settings of media jobs",
+    "outbound": "whom webhooks and downloads may reach",
+    "retention": "how long things are kept",
+}
+
+
 @attrs.frozen
 class ChangeLine:
     """What happened to rows of one table: ``routes``, ``added``, and their names."""
@@ -181,8 +192,8 @@ class ChangeLine:
 def change_lines(changes: Mapping[str, Any]) -> list[ChangeLine]:
     """Return what was new in a config, as its history tells it."""
     found = []
-    for table in ("keys", "upstreams", "routes"):
-        told = changes.get(table)
+    for name in TABLES:
+        told, table = changes.get(name), name.replace("_", " ")
         if not isinstance(told, dict):
             continue
         for what in ("added", "changed", "removed"):
@@ -191,8 +202,9 @@ def change_lines(changes: Mapping[str, Any]) -> list[ChangeLine]:
                 found.append(ChangeLine(table, what, [str(name) for name in names]))
         if told.get("more"):
             found.append(ChangeLine(table, "more", [f"and {told['more']} more"]))
-    if changes.get("retention"):
-        found.append(ChangeLine("retention", "changed", ["how long things are kept"]))
+    for name, words in _SETTINGS.items():
+        if changes.get(name):
+            found.append(ChangeLine(name, "changed", [words]))
     return found
 
 
@@ -201,8 +213,8 @@ def change_words(lines: Sequence[ChangeLine]) -> str:
     words = []
     for line in lines:
         count = len(line.names)
-        if line.table == "retention":
-            words.append("retention changed")
+        if line.table in _SETTINGS:
+            words.append(f"{line.table} changed")
         elif line.what == "more":
             words.append(f"more {line.table}")
         else:

@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder(decimal_format="string", order="sorted").encode
 class KeyForm:
     """The fields of the form, as they are shown.
 
-    :ivar models: one a line, and so are ``allowed_ips``.
+    :ivar models: one a line, and so are ``allowed_ips`` and ``age_recipients``.
     :ivar endpoints: the boxes that are ticked.
     :ivar expires_at: as browsers write a date and time, which is meant in UTC, or RFC 3339.
     """
@@ -58,6 +58,9 @@ class KeyForm:
     rpm: str = ""
     tpm: str = ""
     max_concurrent: str = ""
+    max_open_jobs: str = ""
+    max_jobs_per_day: str = ""
+    age_recipients: str = ""
     models: str = ""
     allowed_ips: str = ""
     endpoints: tuple[str, ...] = ()
@@ -103,6 +106,9 @@ def filled(key: GatewayKey) -> KeyForm:
         rpm=str(key.rpm or ""),
         tpm=str(key.tpm or ""),
         max_concurrent=str(key.max_concurrent or ""),
+        max_open_jobs=str(key.max_open_jobs or ""),
+        max_jobs_per_day=str(key.max_jobs_per_day or ""),
+        age_recipients="\n".join(key.age_recipients),
         models="\n".join(key.models or ()),
         allowed_ips="\n".join(key.allowed_ips or ()),
         endpoints=tuple(kind for kind in ENDPOINT_KINDS if kind in (key.endpoints or ())),
@@ -123,6 +129,9 @@ def members(form: KeyForm) -> dict[str, Any]:
         "rpm": _number(form.rpm),
         "tpm": _number(form.tpm),
         "max_concurrent": _number(form.max_concurrent),
+        "max_open_jobs": _number(form.max_open_jobs),
+        "max_jobs_per_day": _number(form.max_jobs_per_day),
+        "age_recipients": entries(form.age_recipients),
         "models": entries(form.models),
         "allowed_ips": entries(form.allowed_ips),
         "endpoints": list(form.endpoints) or None,

@@ -30,7 +30,7 @@ from omnigate.control.dashboard.key_view import (
 from omnigate.control.dashboard.keys_page import PLACE, KeysPage
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
-from omnigate.control.dashboard.rotations import unrotated
+from omnigate.control.dashboard.rotations import unrenewed, unrotated
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.dashboard.typed_texts import faults_by_field
 from omnigate.control.gateway_key import GatewayKey
@@ -85,6 +85,18 @@ class KeyFormPage:
             Endpoint("GET", "/keys/{name}/edit", self.show_edit, scope=WRITE),
             Endpoint("POST", "/keys/{name}/edit", self.change, body_limit=MAX_FORM_BYTES),
             Endpoint("POST", "/keys/{name}/rotate", self.rotate, body_limit=MAX_ACTION_BYTES),
+            Endpoint(
+                "POST",
+                "/keys/{name}/webhook-secret",
+                self.renew_webhook_secret,
+                body_limit=MAX_ACTION_BYTES,
+            ),
+            Endpoint(
+                "POST",
+                "/keys/{name}/unsign",
+                self.delete_webhook_secret,
+                body_limit=MAX_ACTION_BYTES,
+            ),
             Endpoint("POST", "/keys/{name}/disable", self.disable, body_limit=MAX_ACTION_BYTES),
             Endpoint("POST", "/keys/{name}/enable", self.enable, body_limit=MAX_ACTION_BYTES),
             Endpoint("POST", "/keys/{name}/delete", self.delete, body_limit=MAX_ACTION_BYTES),
@@ -152,6 +164,38 @@ class KeyFormPage:
             )
         return self._secret(call, new, secret, f"Key {key.name} has a new secret")
 
+    async def renew_webhook_secret(self, call: Call) -> Answer:
+        """Sign webhooks with a new secret and show it, this once."""
+        key, check = self._existing(call.name), unrenewed(call.form.get("signing_mark"))
+        grace: object = call.form.get("signing_grace")
+        if isinstance(grace, str) and grace.isascii() and grace.isdigit():
+            grace = int(grace[:12])
+        try:
+            new, secret = await self._changes.renew_webhook_secret(
+                call, key.name, {"grace_s": grace}, check
+            )
+        except GatewayError as refusal:
+            return self._shown.answer(
+                call,
+                find_key(self._sources, call.name) or key,
+                status=refusal.kind.status,
+                note=refusal.message,
+            )
+        return self._pages.answer(
+            "webhook_secret.html",
+            call.person,
+            title=f"Webhooks of {new.name} have a new secret",
+            place=PLACE,
+            path=key_path(new.name),
+            secret=secret,
+            grace_until_ms=new.old_webhook_secrets_until_ms(self._sources.now_ms()),
+        )
+
+    async def delete_webhook_secret(self, call: Call) -> Answer:
+        """Sign webhooks no more."""
+        await self._changes.delete_webhook_secret(call, call.name)
+        return see_other(f"{key_path(call.name)}?done=unsigned")
+
     async def disable(self, call: Call) -> Answer:
         """Have a key open nothing for now."""
         await self._changes.change(call, call.name, {"disabled": True})
@@ -208,6 +252,7 @@ class KeyFormPage:
             note="" if refusal is None or faults else refusal.message,
             taken=refusal is not None and refusal.kind.code == "already_exists",
             kinds=ENDPOINT_KINDS,
+            max_jobs_per_day=self._sources.config_file.config.media.max_jobs_per_day,
             period_choices=PERIOD_CHOICES,
         )
 
@@ -242,5 +287,6 @@ def _differing(now: KeyForm, form: KeyForm) -> dict[str, str]:
         "disabled": "disabled" if now.disabled else "not disabled",
         "models": ", ".join(now.models.split()),
         "allowed_ips": ", ".join(now.allowed_ips.split()),
+        "age_recipients": ", ".join(now.age_recipients.split()),
     }
     return {name: shown.get(name, str(getattr(now, name))) or "nothing" for name in differing}

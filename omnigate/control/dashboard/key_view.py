@@ -64,6 +64,7 @@ class KeyView:
     :ivar failed: its newest failed requests among the newest of all.
     :ivar twin: whether the config file has another key of this name.
     :ivar grace_until_ms: until when an older secret works; ``None`` if none does.
+    :ivar signs_until_ms: the same of an older webhook secret.
     """
 
     judged: Judged
@@ -76,6 +77,7 @@ class KeyView:
     failed: Sequence[FailedRequest]
     twin: bool
     grace_until_ms: int | None
+    signs_until_ms: int | None
 
     @property
     def key(self) -> GatewayKey:
@@ -115,6 +117,7 @@ def view_key(sources: Sources, keys: KeyList, key: GatewayKey) -> KeyView:
         failed,
         key.source != FILE and sources.book.is_file_key(key.name),
         key.old_secrets_until_ms(now_ms),
+        key.old_webhook_secrets_until_ms(now_ms),
     )
 
 

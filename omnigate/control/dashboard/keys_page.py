@@ -15,7 +15,7 @@ from omnigate.control.dashboard.key_view import (
 )
 from omnigate.control.dashboard.pages import Pages, see_other
 from omnigate.control.dashboard.paths import key_path
-from omnigate.control.dashboard.rotations import GRACES, rotation_mark
+from omnigate.control.dashboard.rotations import GRACES, renewal_mark, rotation_mark
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.routes import Answer, Call, Endpoint
@@ -30,6 +30,7 @@ DONE: Final = {
     "saved": "Saved. Data planes take it over within seconds.",
     "disabled": "Disabled. Requests with this key are refused within seconds.",
     "enabled": "Enabled. The key works again within seconds.",
+    "unsigned": "Webhooks of this key's jobs are not signed any more.",
     "deleted": "The key was deleted. What it spent stays in the usage.",
 }
 
@@ -101,6 +102,8 @@ class KeysPage:
             done=done,
             rotation={**rotation, **values},
             rotation_mark=rotation_mark(key),
+            renewal_mark=renewal_mark(key),
+            webhook_graces=GRACES,
         )
 
     def _by_hash(self, call: Call) -> Answer:

@@ -12,6 +12,12 @@ from omnigate.config.key_values import ENDPOINT_KINDS
 _AMOUNTS = st.integers(1, 10**12).map(lambda nano: Decimal(nano).scaleb(-9))
 _WORDS = st.from_regex(r"[A-Za-z0-9@~][A-Za-z0-9._:/@+~-]{0,20}\*?", fullmatch=True)
 _NETWORKS = st.sampled_from(("10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "::1"))
+_RECIPIENTS = st.sampled_from(
+    (
+        "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m",
+        "age1qypqxpq9qcrsszg2pvxq6rs0zqg3yyc5z5tpwxqergd3c8g7rusqmwn7f2",
+    )
+)
 _INSTANTS = st.sampled_from(
     (
         "2027-01-31T00:00:00Z",
@@ -32,6 +38,9 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
                 "rpm": st.integers(0, 10_000_000),
                 "tpm": st.integers(0, 1_000_000_000),
                 "max_concurrent": st.integers(0, 1_000_000),
+                "max_open_jobs": st.integers(0, 10_000_000),
+                "max_jobs_per_day": st.integers(0, 10_000_000),
+                "age_recipients": st.lists(_RECIPIENTS, min_size=1, max_size=3),
                 "models": st.lists(_WORDS, min_size=1, max_size=4),
                 "allowed_ips": st.lists(_NETWORKS, min_size=1, max_size=4),
                 "endpoints": st.sets(st.sampled_from(ENDPOINT_KINDS), min_size=1).map(

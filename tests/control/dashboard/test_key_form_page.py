@@ -23,6 +23,9 @@ from tests.control.plane import APP_SHA
 SECRET = re.compile(r"ogk_[0-9A-Za-z]{49}")
 
 
+ACTIONS = ("edit", "rotate", "webhook-secret", "unsign", "disable", "enable", "delete")
+
+
 class FormCase(KeysCase):
     """Somebody who fills in forms."""
 
@@ -260,7 +263,7 @@ class ChangeTests(FormCase):
     def test_of_the_config_file(self) -> None:
         """Nothing of it can be changed here."""
         self.visitor.page("/keys")
-        for target in ("edit", "rotate", "disable", "enable", "delete"):
+        for target in ACTIONS:
             reply = self.visitor.send(f"/keys/app/{target}", {})
             self.assertEqual(reply.status, 409, target)
             self.assertIn("stands in the config file", Page(reply).text)
@@ -270,7 +273,7 @@ class ChangeTests(FormCase):
     def test_a_key_that_is_not(self) -> None:
         """Whatever is asked of it, there is none."""
         self.visitor.page("/keys")
-        for target in ("edit", "rotate", "disable", "enable", "delete"):
+        for target in ACTIONS:
             self.assertEqual(self.visitor.send(f"/keys/nobody/{target}", {}).status, 404, target)
 
     def test_disable_enable_delete(self) -> None:
@@ -336,6 +339,60 @@ class RotateTests(FormCase):
         self.assertIn("is disabled; enable it", Page(reply).text)
 
 
+class WebhookSecretTests(FormCase):
+    """What webhooks of a key's jobs are signed with."""
+
+    def renew(self, **fields: Any) -> Reply:
+        page = self.visitor.page("/keys/web")
+        (mark,) = page.all("input", name="signing_mark")
+        sent = {"signing_mark": mark.attributes["value"], "signing_grace": "0", **fields}
+        self.sent = sent
+        return self.visitor.send("/keys/web/webhook-secret", sent)
+
+    def secret(self, reply: Reply) -> str:
+        (secret,) = set(re.findall(r"whsec_[A-Za-z0-9+/]{43}=", reply.body.decode()))
+        return str(secret)
+
+    def signing(self) -> tuple[str, ...]:
+        return self.key("web").webhook_secrets(self.plane.now_ms())
+
+    def test_make_renew_delete(self) -> None:
+        """Each is shown once; the one before signs on for the grace that was chosen."""
+        self.create()
+        self.assertIn("not signed", self.visitor.page("/keys/web").text)
+        first = self.secret(self.renew())
+        reply = self.renew(signing_grace="3600")
+        second = self.secret(reply)
+        self.assertIn("signs too until 2026-11-29 21:00:00 UTC", Page(reply).text)
+        self.assertEqual(self.signing(), (second, first))
+        shown = self.visitor.get("/keys/web").body
+        self.assertNotIn(second[6:].encode(), shown)
+        self.assertIn("by an older secret too until", self.visitor.page("/keys/web").text)
+        reply = self.visitor.send("/keys/web/unsign", {})
+        self.assertIn("not signed any more", self.visitor.page(reply.headers["location"]).text)
+        self.assertEqual(self.signing(), ())
+        self.assertEqual(
+            [action for action, _ in self.audited()],
+            ["key.create", *["key.webhook_secret"] * 2, "key.webhook_secret_delete"],
+        )
+
+    def test_sent_again(self) -> None:
+        """The form of a key as it was makes no further secret."""
+        self.create()
+        secret = self.secret(self.renew())
+        reply = self.visitor.send("/keys/web/webhook-secret", self.sent)
+        self.assertEqual(reply.status, 409)
+        self.assertIn("made anew meanwhile", Page(reply).one("p", role="alert").text)
+        self.assertEqual(self.signing(), (secret,))
+
+    def test_a_grace_that_is_none(self) -> None:
+        self.create()
+        for grace in ("", "forever", "-1", "9" * 40):
+            reply = self.renew(signing_grace=grace)
+            self.assertEqual(reply.status, 400, grace)
+        self.assertEqual(self.signing(), ())
+
+
 class ReadOnlyTests(FormCase):
     """Somebody who may look only."""
 
@@ -365,7 +422,8 @@ class ReadOnlyTests(FormCase):
         before = self.key("web")
         for target in ("/keys/new", "/keys/web/edit"):
             self.assertEqual(self.viewer.get(target).status, 403, target)
-        targets = ("new", *(f"web/{what}" for what in ("edit", "rotate", "disable", "delete")))
+        actions = ("edit", "rotate", "webhook-secret", "unsign", "disable", "delete")
+        targets = ("new", *(f"web/{what}" for what in actions))
         for target in targets:
             self.assertEqual(self.viewer.send(f"/keys/{target}", {"name": "x"}).status, 403, target)
         self.assertIs(self.key("web"), before)
