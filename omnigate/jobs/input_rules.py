@@ -42,6 +42,8 @@ MAX_NAMED: Final = 20
 #: escaped is slow: 4 million quotes take 36 ms, as many letters 3. Media in base64 have none.
 MAX_ESCAPES: Final = 1_000_000
 
+_PIECE_BYTES: Final = 65_536
+
 
 def check_input(
     route: MediaRouteConfig,
@@ -56,7 +58,7 @@ def check_input(
     :raises GatewayError: ``invalid_request``, with the field at fault as its ``param``, or
         ``request_too_complex``.
     """
-    if input_json.count(b"\\") > MAX_ESCAPES:
+    if _has_more_escapes(input_json, MAX_ESCAPES):
         raise GatewayError(
             "request_too_complex",
             "input: holds over a million escaped characters, such as quotes and line ends; send "
@@ -75,6 +77,18 @@ def check_input(
             adapters[target.adapter].check(target.model, input)
         except InputFault as fault:
             _refuse(fault.field, f"{fault.message} ({target.adapter} {target.model})")
+
+
+def _has_more_escapes(text: bytes, most: int) -> bool:
+    """Count in pieces: one that has none at all, as most of base64, takes a twentieth."""
+    found = 0
+    for start in range(0, len(text), _PIECE_BYTES):
+        piece = text[start : start + _PIECE_BYTES]
+        if b"\\" in piece:
+            found += piece.count(b"\\")
+            if found > most:
+                return True
+    return False
 
 
 def _refuse(field: str, message: str) -> NoReturn:

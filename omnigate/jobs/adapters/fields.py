@@ -59,11 +59,21 @@ DURATIONS: Final[Mapping[str, Kind]] = dict.fromkeys(durations.FIELDS, DURATION)
 
 @attrs.frozen
 class Media:
-    """A file in an input: base64 and its type, or the address of a file that the provider keeps."""
+    """A file in an input: a data URL, or the address of a file that the provider keeps.
+
+    :ivar start: where the base64 of a data URL begins; it may be megabytes, so it is cut out only
+        to be sent.
+    """
 
     content_type: str = ""
-    base64: str = attrs.field(default="", repr=False)
+    data_url: str = attrs.field(default="", repr=False)
+    start: int = 0
     uri: str = ""
+
+    @property
+    def base64(self) -> str:
+        """What stands in the data URL."""
+        return self.data_url[self.start :]
 
 
 def check_fields(input: Mapping[str, Any], known: Mapping[str, Kind]) -> None:
@@ -157,7 +167,7 @@ def _media(field: str, value: object, family: str, is_uri: Callable[[str], bool]
     if match is not None and isinstance(value, str):
         if match[1].lower().partition("/")[0] != family:
             raise InputFault(field, f"must be of type {family}/…, not {match[1]}")
-        return Media(match[1].lower(), value[match.end() :])
+        return Media(match[1].lower(), value, match.end())
     if isinstance(value, str) and is_uri(value):
         return Media(uri=value)
     raise InputFault(

@@ -26,7 +26,7 @@ from omnigate.jobs.adapters.base import (
     Task,
     Transient,
 )
-from omnigate.jobs.adapters.fields import DURATIONS, MEDIA, NUMBER, TEXT, Kind
+from omnigate.jobs.adapters.fields import DURATIONS, MEDIA, NUMBER, TEXT, Kind, Media
 from omnigate.jobs.adapters.reading import BadAnswer, member, text_at
 from omnigate.jobs.job import Billable
 from omnigate.outbound.messages import Answer, Cap
@@ -119,10 +119,11 @@ class Gemini(Adapter):
         if _is_film(model):
             fields.check_fields(input, _FILM)
             fields.duration_of(input)
-            _instance(input)
+            _check_film(input)
             return
         fields.check_fields(input, _SPEECH if _is_speech(model) else _IMAGE)
-        _contents(input)
+        fields.one_text(input)
+        _images(input)
 
     def billable(self, task: Task) -> Billable:
         """Return the characters of the text, and the seconds of a film."""
@@ -170,10 +171,14 @@ def _url(task: Task, method: str) -> str:
 # -- images and speech ----------------------------------------------------------------------------
 
 
+def _images(input: Mapping[str, Any]) -> list[Media]:
+    return [*fields.media_in(input, "image", "image"), *fields.media_in(input, "images", "image")]
+
+
 def _contents(input: Mapping[str, Any]) -> list[dict[str, Any]]:
-    media = [*fields.media_in(input, "image", "image"), *fields.media_in(input, "images", "image")]
     parts: list[dict[str, Any]] = [
-        {"inlineData": {"mimeType": image.content_type, "data": image.base64}} for image in media
+        {"inlineData": {"mimeType": image.content_type, "data": image.base64}}
+        for image in _images(input)
     ]
     return [{"role": "user", "parts": [*parts, {"text": fields.one_text(input)}]}]
 
@@ -232,20 +237,25 @@ def _without_media(body: Mapping[str, Any], credential: str) -> Failed:
 # -- films ----------------------------------------------------------------------------------------
 
 
+#: Images of a film, by their names here and there.
+_FILM_IMAGES: Final = {"image": "image", "last_frame": "lastFrame"}
+
+
+def _check_film(input: Mapping[str, Any]) -> None:
+    for field in _FILM_IMAGES:
+        if len(fields.media_in(input, field, "image")) > 1:
+            raise InputFault(field, "must be one image")
+    fields.one_text(input, needed=input.get("image") is None)
+
+
 def _instance(input: Mapping[str, Any]) -> dict[str, Any]:
     instance: dict[str, Any] = {}
-    images = {
-        theirs: fields.media_in(input, ours, "image")
-        for ours, theirs in (("image", "image"), ("last_frame", "lastFrame"))
-    }
-    prompt = fields.one_text(input, needed=not images["image"])
+    prompt = fields.one_text(input, needed=False)
     if prompt:
         instance["prompt"] = prompt
-    for name, media in images.items():
-        if len(media) > 1:
-            raise InputFault("image" if name == "image" else "last_frame", "must be one image")
-        for image in media:
-            instance[name] = {"bytesBase64Encoded": image.base64, "mimeType": image.content_type}
+    for ours, theirs in _FILM_IMAGES.items():
+        for image in fields.media_in(input, ours, "image"):
+            instance[theirs] = {"bytesBase64Encoded": image.base64, "mimeType": image.content_type}
     return instance
 
 

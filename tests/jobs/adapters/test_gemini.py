@@ -100,6 +100,14 @@ class CheckTests(SynchronousTestCase):
             self.assertEqual(fault.field, field, input)
             self.assertLess(len(fault.message), 300)
 
+    def test_numbers_that_pass(self) -> None:
+        """Zero is a number like others."""
+        for model in (IMAGE, SPEECH):
+            task = task_of(GEMINI, model, {"prompt": "x", "seed": 0, "temperature": 0.5})
+            (request,), _ = talk(GEMINI.submit(task), told({}))
+            config = json.loads(request.body)["generationConfig"]
+            self.assertEqual((config["seed"], config["temperature"]), (0, 0.5))
+
     def test_a_film_with_pictures(self) -> None:
         """They go out as their bytes, and seconds as a number."""
         input = {"image": PNG, "last_frame": PNG, "duration": "4.5s", "seed": 0}
