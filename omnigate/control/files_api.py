@@ -24,11 +24,13 @@ class FilesApi:
     """The endpoint under ``/internal/`` that serves files.
 
     :param files: of all jobs.
-    :param signer: knows the signatures of signed URLs.
+    :param signer: returns who knows the signatures of signed URLs.
     :param wall: seconds since 1970.
     """
 
-    def __init__(self, files: StoredFiles, signer: FileSigner, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, files: StoredFiles, signer: Callable[[], FileSigner], wall: Callable[[], float]
+    ) -> None:
         self._files = files
         self._signer = signer
         self._wall = wall
@@ -74,7 +76,7 @@ class FilesApi:
             if not call.key_sha256 or call.key_sha256 != job.key_sha256:
                 raise no_such_file()
             return
-        if self._signer.opens(job_id, n, expires or "", signature or "", self._wall()):
+        if self._signer().opens(job_id, n, expires or "", signature or "", self._wall()):
             return
         if call.key_sha256:
             # An old URL, but with the key.

@@ -71,6 +71,8 @@ JOBS_WRITER: Final = "omnigate-jobs"
 MEDIA_WRITER: Final = "omnigate-media"
 #: Encrypts and copies files, which takes long, so it is beside the one that takes what arrives.
 MEDIA_WORKER: Final = "omnigate-media-work"
+#: Reads them for whoever downloads them.
+MEDIA_READER: Final = "omnigate-media-reader"
 
 #: Looks for events further back than memory goes, beside the writer of the ledger.
 LEDGER_READER: Final = "omnigate-ledger-reader"
@@ -205,10 +207,11 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         writer(SNAPSHOTS_WRITER),
         writer(LEDGER_READER),
     )
-    jobs_writer, media_writer, media_worker = (
+    jobs_writer, media_writer, media_worker, media_reader = (
         writer(JOBS_WRITER),
         writer(MEDIA_WRITER),
         writer(MEDIA_WORKER),
+        writer(MEDIA_READER),
     )
 
     def recorded(event: UsageEvent, cost_nano: int) -> None:
@@ -288,6 +291,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             media_folder=lasting.media_dir,
             writer=media_writer,
             worker=media_worker,
+            reader=media_reader,
             clock=lasting.clock,
             now_ms=lasting.now_ms,
             connect=lasting.connect,
@@ -347,6 +351,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             jobs_writer,
             media_writer,
             media_worker,
+            media_reader,
         ),
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
@@ -354,6 +359,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *admin.endpoints(),
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
             *live.endpoints(),
+            *media.endpoints(),
         ),
         crashed=crashed,
     )

@@ -17,11 +17,14 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from omnigate.control.files_api import FilesApi
 from omnigate.control.media_views import ConfiguredGuard, MediaViews, Surroundings
+from omnigate.control.routes import Endpoint
 from omnigate.errors import GatewayError
 from omnigate.jobs.adapters.registry import ADAPTERS
 from omnigate.jobs.conversing import Conversing
 from omnigate.jobs.debts import Debts
+from omnigate.jobs.file_reads import FileReads
 from omnigate.jobs.job import Job
 from omnigate.jobs.keeping import Keeping
 from omnigate.jobs.means import Means
@@ -31,7 +34,10 @@ from omnigate.jobs.provider_line import ProviderLine
 from omnigate.jobs.provider_slots import ProviderSlots
 from omnigate.jobs.runner import Runner
 from omnigate.jobs.signed_urls import FileSigner, load_files_key
+from omnigate.jobs.storage import S3
+from omnigate.jobs.storage_s3 import S3Storage
 from omnigate.jobs.store import JobStore
+from omnigate.jobs.stored_files import StoredFiles
 from omnigate.jobs.webhooks.delivery import Webhooks
 from omnigate.periods import DAY_MS
 
@@ -48,6 +54,7 @@ class MediaJobs:
     :ivar store: the job store.
     :ivar runner: runs jobs: whoever makes or cancels one tells it.
     :ivar outputs: stores and removes files.
+    :ivar files: opens stored outputs.
     :ivar webhooks: delivers ends of jobs.
     :ivar views: what jobs are shown as.
     """
@@ -60,6 +67,14 @@ class MediaJobs:
         self.views = views = MediaViews(store, around)
         self._around = around
         self._outbound = outbound = around.connect(ConfiguredGuard(around.config))
+        bucket = S3Storage(
+            lambda: views.media().s3,
+            around.credential,
+            lambda: outbound,
+            around.worker.submit,
+            around.clock,
+            lambda: around.now_ms() / 1000,
+        )
         self.outputs = Outputs(
             around.media_folder,
             around.writer,
@@ -67,6 +82,10 @@ class MediaJobs:
             lambda: outbound,
             lambda: views.media().storage,
             around.pause,
+            {S3: bucket},
+        )
+        self.files = StoredFiles(
+            store.get, self.outputs.local, FileReads(around.reader, around.clock), bucket
         )
         incoming = self.outputs.incoming
         means = Means(
@@ -136,6 +155,11 @@ class MediaJobs:
         self.runner.abandon()
         self.webhooks.abandon()
         return Deferred.fromCoroutine(self._outbound.close())
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return what data planes ask of jobs and their files."""
+        wall = self._around.now_ms
+        return FilesApi(self.files, self.views.opened_signer, lambda: wall() / 1000).endpoints()
 
     # -- upkeep -------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class Surroundings:
     :ivar media_folder: where outputs lie.
     :ivar writer: whose thread takes what arrives.
     :ivar worker: whose thread does what takes long.
+    :ivar reader: whose thread reads files for those who download them.
     :ivar connect: makes what sends requests.
     :ivar pause: lets the reactor do something else.
     """
@@ -63,6 +64,7 @@ class Surroundings:
     media_folder: str
     writer: IWriter
     worker: IWriter
+    reader: IWriter
     clock: IReactorTime
     now_ms: Callable[[], int]
     connect: Callable[[AddressGuard], Outbound]
@@ -81,6 +83,11 @@ class MediaViews:
         self.signer: FileSigner | None = None
         self._store = store
         self._around = around
+
+    def opened_signer(self) -> FileSigner:
+        """Return what signs URLs of files; only while jobs are open."""
+        assert self.signer is not None
+        return self.signer
 
     def media(self) -> MediaConfig:
         """Return ``[media]`` of the config in force."""

@@ -61,7 +61,7 @@ class FilesApiTestCase(SynchronousTestCase):
         )
         local = LocalStorage(self.media, self.reader)
         files = StoredFiles({JOB: self.job}.get, local, self.reads, bucket)
-        self.talk = Conversation(*FilesApi(files, self.signer, lambda: NOW).endpoints())
+        self.talk = Conversation(*FilesApi(files, lambda: self.signer, lambda: NOW).endpoints())
 
     def get(
         self, n: object = 0, query: str = "", key: str = KEY, method: str = "GET", **headers: str
