@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from omnigate.config.media import MediaRouteConfig, MediaTargetConfig
 from omnigate.errors import GatewayError
 from omnigate.jobs import durations, pricing
-from omnigate.jobs.adapters.base import Adapter, InputFault
+from omnigate.jobs.adapters.base import Adapter, InputFault, Task
 from omnigate.text import QUOTED_CHARS, one_line
 
 #: Fields that say how many are wanted, at one provider or another.
@@ -66,17 +66,17 @@ def check_input(
             param="input",
         )
     _check_fields(route, input)
-    duration = _check_duration(input)
+    field = _check_durations(input)
     _check_counts(input)
-    for target in route.targets:
-        _check_seconds(target, duration)
     _check_listed(route, input)
     _check_text(route, input)
     for target in route.targets:
+        adapter = adapters[target.adapter]
         try:
-            adapters[target.adapter].check(target.model, input)
+            adapter.check(target.model, input)
         except InputFault as fault:
             _refuse(fault.field, f"{fault.message} ({target.adapter} {target.model})")
+        _check_seconds(target, adapter, input, field)
 
 
 def _has_more_escapes(text: bytes, most: int) -> bool:
@@ -107,8 +107,8 @@ def _check_fields(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:
             )
 
 
-def _check_duration(input: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return the field and the milliseconds, None where the input names no duration."""
+def _check_durations(input: Mapping[str, Any]) -> str:
+    """Return the field that names a duration, or the one that should."""
     found = None
     for field in durations.FIELDS:
         value = input.get(field)
@@ -122,7 +122,7 @@ def _check_duration(input: Mapping[str, Any]) -> tuple[str, int] | None:
         if found is not None and found[1] != length:
             _refuse(field, f"says something else than {found[0]}; give one duration")
         found = found or (field, length)
-    return found
+    return durations.FIELDS[0] if found is None else found[0]
 
 
 def _check_counts(input: Mapping[str, Any]) -> None:
@@ -140,18 +140,17 @@ def _is_count(value: object) -> bool:
     return 0 <= value < 10**MAX_COUNT_DIGITS and value == int(value)
 
 
-def _check_seconds(target: MediaTargetConfig, duration: tuple[str, int] | None) -> None:
-    if target.max_seconds is not None and duration is not None:
-        field, length = duration
-        if length > target.max_seconds * 1000:
-            _refuse(field, f"may be {target.max_seconds} seconds at most")
+def _check_seconds(
+    target: MediaTargetConfig, adapter: Adapter, input: Mapping[str, Any], field: str
+) -> None:
+    """Judge the seconds that a target would be asked for, wherever the input says them."""
+    task = Task(job_id="", target=0, base_url="", model=target.model, input=input)
+    asked = adapter.billable(task).milliseconds
+    if target.max_seconds is not None and asked > target.max_seconds * 1000:
+        _refuse(field, f"may be {target.max_seconds} seconds at most")
     # A duration of 0 leaves it to the provider, and a price per second must have seconds.
-    if (
-        pricing.is_per_second(target.price)
-        and target.default_seconds is None
-        and (duration is None or not duration[1])
-    ):
-        _refuse("duration", "is needed, since this model is paid per second; give seconds")
+    if pricing.is_per_second(target.price) and target.default_seconds is None and not asked:
+        _refuse(field, "is needed, since this model is paid per second; give seconds")
 
 
 def _check_listed(route: MediaRouteConfig, input: Mapping[str, Any]) -> None:

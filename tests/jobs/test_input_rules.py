@@ -12,9 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.media import MediaPriceConfig, MediaRouteConfig, MediaTargetConfig
 from omnigate.errors import GatewayError
 from omnigate.jobs import durations, pricing
-from omnigate.jobs.adapters import registry
-from omnigate.jobs.adapters.base import Adapter, InputFault
+from omnigate.jobs.adapters import asking, registry
+from omnigate.jobs.adapters.base import Adapter, InputFault, Task
 from omnigate.jobs.input_rules import COUNT_FIELDS, MAX_ESCAPES, check_input
+from omnigate.jobs.job import Billable
 from omnigate.text import one_line
 
 PER_SECOND = MediaPriceConfig(per_second=Decimal("0.05"))
@@ -31,6 +32,10 @@ class Choosy:
         """Refuse the field, if it is there."""
         if self.refuses in input:
             raise InputFault(self.refuses, "is nothing for us")
+
+    def billable(self, task: Task) -> Billable:
+        """Return what the usual fields say."""
+        return asking.billable_input(task.input)
 
 
 ADAPTERS = cast(
@@ -155,6 +160,21 @@ class CheckInputTests(SynchronousTestCase):
             self.assertEqual(error.param, f"input.{field}", input)
             self.assertIn(remedy, error.message)
             self.assertTrue(error.message.startswith(f"input.{field}: "), error.message)
+
+    def test_seconds_that_stand_elsewhere(self) -> None:
+        """What counts is what the adapter would ask for, such as the sections of a plan."""
+        music = route(target(PER_SECOND, adapter="elevenlabs", model="music_v2", max_seconds=10))
+        for length in (10_000, 10_001):
+            plan = {"composition_plan": {"sections": [{"duration_ms": length}]}}
+            if length > 10_000:
+                with self.assertRaises(GatewayError) as caught:
+                    check_input(music, registry.ADAPTERS, plan)
+                self.assertIn("10 seconds at most", caught.exception.message)
+            else:
+                check_input(music, registry.ADAPTERS, plan)
+        with self.assertRaises(GatewayError) as caught:
+            check_input(music, registry.ADAPTERS, {"prompt": "x"})
+        self.assertEqual(caught.exception.param, "input.duration")
 
     def test_every_count_is_looked_at(self) -> None:
         """Whatever a provider calls the number of files, none is below 0."""
