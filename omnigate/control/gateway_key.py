@@ -90,6 +90,13 @@ class GatewayKey(Credential):
         earlier = (secret.sha256 for secret in self.earlier)
         return frozenset((self.sha256, self.secret_sha256, *earlier))
 
+    def may_use(self, model: str) -> bool:
+        """Whether a model, or a prefix of it with a star, is among those that it may use."""
+        return self.models is None or any(
+            model == name or (name.endswith("*") and model.startswith(name[:-1]))
+            for name in self.models
+        )
+
     def webhook_secrets(self, now_ms: int) -> tuple[str, ...]:
         """Return the secrets that webhooks of its jobs are signed with, the newest first."""
         return tuple(one.secret for one in self.signing if one.signs(now_ms))

@@ -91,7 +91,7 @@ class Draft:
         if new.idempotency_key:
             known = self._known(repeat)
             if known is not None:
-                return _same(known, new).id, False
+                return same_request(known, new.request_sha256).id, False
         tally = self._tally(new.key_sha256)
         today = now_ms // DAY_MS
         self._check(tally, limits, today)
@@ -268,9 +268,12 @@ def _decoded(inline: bytes) -> dict[str, Any]:
         ) from None
 
 
-def _same(job: Job, new: NewJob) -> Job:
-    """Return the job of an idempotency key, if it is of the same request."""
-    if job.request_sha256 != new.request_sha256:
+def same_request(job: Job, request_sha256: str) -> Job:
+    """Return the job of an idempotency key, if it is of the same request.
+
+    :raises GatewayError: ``invalid_request``.
+    """
+    if job.request_sha256 != request_sha256:
         raise GatewayError(
             "invalid_request",
             "this idempotency key has made a job with another request before; take a new one for "

@@ -131,6 +131,17 @@ class Runner:
             # Where too many wait, the check of the next minute puts it in line.
             self._means.slots.put(address, job.key_sha256, job.id, partial(self._begin, job.id))
 
+    async def begin(self, job: Job) -> Job:
+        """Run a job that was just made.
+
+        :return: the job as it is then: final already, where it shares what an earlier one made.
+        """
+        shares = job.status == QUEUED and self._earlier_of(job, self._mark(job)) is not None
+        self.run(job)
+        if shares and job.id in self._tasks:
+            await _follow(self._tasks[job.id])
+        return self._jobs.get(job.id) or job
+
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a job.
 

@@ -143,10 +143,7 @@ def plot_days(history: KeyHistory | None) -> Markup:
 def first_model(config: Config, key: GatewayKey) -> str:
     """Return a model that a key may use; a word to be replaced where there is none."""
     for model in config.routes_by_model:
-        if key.models is None or any(
-            model == pattern or (pattern.endswith("*") and model.startswith(pattern[:-1]))
-            for pattern in key.models
-        ):
+        if key.may_use(model):
             return model
     return NO_MODEL
 

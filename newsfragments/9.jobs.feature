@@ -1,0 +1,1 @@
+Media jobs: slow image, video and audio models behind one API. ``POST /v1/jobs`` makes a job, once for each ``Idempotency-Key``; it can be read, listed and canceled, and is on the disk before anybody is told of it. Each key may have so many unfinished jobs, and make so many a day.
