@@ -37,6 +37,7 @@ from omnigate.control.dashboard.sources import Sources
 from omnigate.control.guard import RESTARTING, Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
+from omnigate.control.jobs_api import JobsApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.last_uses import LastUses
 from omnigate.control.lately import Lately
@@ -51,6 +52,7 @@ from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
 from omnigate.events import UsageEvent
+from omnigate.jobs.adapters.registry import ADAPTERS
 from omnigate.jobs.store import JobStore
 from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.service import Ledger
@@ -360,6 +362,18 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
             *live.endpoints(),
             *media.endpoints(),
+            *JobsApi(
+                jobs,
+                media.runner,
+                book.owner,
+                watch,
+                lambda: config_file.config,
+                ADAPTERS,
+                media.views.shown,
+                now_ms=lasting.now_ms,
+                steady=lasting.steady,
+                pause=lasting.pause,
+            ).endpoints(),
         ),
         crashed=crashed,
     )
