@@ -16,15 +16,20 @@ from omnigate import files
 from omnigate.files import (
     READ_BYTES,
     AppendFile,
+    NewFile,
     append_file,
     close_file,
     file_size,
     list_names,
     lock_file,
+    make_folder,
+    move_file,
     read_file,
     read_lines,
     read_pieces,
+    remove_empty_folder,
     remove_file,
+    remove_folder,
     rename_file,
     replace_file,
     settle_file,
@@ -488,6 +493,52 @@ class LockTests(FolderTestCase):
         settle_file(self.path)
         self.assertEqual(self.content(), b"one\n")
         self.assertRaises(FileNotFoundError, settle_file, self.path + ".1")
+
+
+class NewFileTests(FolderTestCase):
+    """A file that grows until it is whole, and then finds its place."""
+
+    def test_written_synced_and_moved(self) -> None:
+        for name in ("in", "out"):
+            self.assertTrue(make_folder(os.path.join(self.folder, name)))
+            self.assertFalse(make_folder(os.path.join(self.folder, name)))
+        file = NewFile(os.path.join(self.folder, "in", "a"))
+        file.write(b"one")
+        file.write(memoryview(b"two"))
+        file.sync()
+        file.close()
+        file.close()
+        self.assertEqual(file.size, 6)
+        move_file(file.path, os.path.join(self.folder, "out", "b"))
+        self.assertEqual(read_file(os.path.join(self.folder, "out", "b"), 10), b"onetwo")
+        self.assertTrue(remove_empty_folder(os.path.join(self.folder, "in")))
+        self.assertFalse(remove_empty_folder(os.path.join(self.folder, "out")))
+        self.assertFalse(remove_empty_folder(os.path.join(self.folder, "in")))
+        self.assertTrue(remove_folder(os.path.join(self.folder, "out")))
+        self.assertFalse(remove_folder(os.path.join(self.folder, "out")))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_there_is_one_already(self) -> None:
+        self.put(b"other")
+        with self.assertRaises(FileExistsError):
+            NewFile(self.path)
+        with self.assertRaises(FileExistsError):
+            make_folder(self.path)
+        self.assertEqual(self.content(), b"other")
+
+    def test_discarded(self) -> None:
+        file = NewFile(self.path)
+        file.write(b"one")
+        file.discard()
+        file.discard()
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_folder_and_its_files_are_private(self) -> None:
+        folder = os.path.join(self.folder, "in")
+        make_folder(folder)
+        NewFile(os.path.join(folder, "a")).close()
+        self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(folder, "a")).st_mode), 0o600)
 
 
 class SyncDirectoryTests(FolderTestCase):

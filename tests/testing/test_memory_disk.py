@@ -202,6 +202,79 @@ class CrashStateTests(DiskCase):
             self.assertTrue(b"two\n".startswith(left[4:].rstrip(b"\0")), left)
 
 
+class FolderTests(DiskCase):
+    """Folders within a folder, and files that are moved from one into another."""
+
+    def setUp(self) -> None:
+        """Make two folders for certain, and a file in the first."""
+        super().setUp()
+        for name in ("one", "two"):
+            files.make_folder(f"/state/{name}")
+        self.disk.put("/state/one/a", b"content")
+        self.disk.record()
+
+    def everything(self) -> set[frozenset[str]]:
+        """Return the names of the files that any power loss may have left."""
+        return {
+            frozenset(path.removeprefix("/state/") for path in state.contents())
+            for state in self.disk.crash_states()
+            if not state.killed
+        }
+
+    def test_a_file_that_is_moved_is_at_one_place_at_least(self) -> None:
+        """Or at both; and at the new one alone once that is over."""
+        files.move_file("/state/one/a", "/state/two/b")
+        self.disk.mark("moved")
+        before = {frozenset({"one/a"}), frozenset({"two/b"}), frozenset({"one/a", "two/b"})}
+        # Between the rename and the first sync nothing is promised.
+        self.assertEqual(self.everything(), before | {frozenset()})
+        after = {tuple(state.contents()) for state in self.last(killed=False)}
+        self.assertEqual(after, {("/state/two/b",)})
+
+    def test_a_folder_that_was_not_synced_takes_its_files_along(self) -> None:
+        """However well those were."""
+        files.make_folder("/state/three", sync=False)
+        files.move_file("/state/one/a", "/state/three/a")
+        self.assertIn(frozenset(), self.everything())
+        self.disk.crash()
+        self.assertEqual(sorted(self.disk.listdir("/state")), ["one", "two"])
+        self.assertEqual(self.disk.contents(), {})
+
+    def test_an_empty_folder_is_left(self) -> None:
+        """One that was synced."""
+        for state in self.disk.crash_states():
+            self.use(state.disk())
+            self.assertEqual(sorted(self.disk.listdir("/state")), ["one", "two"])
+
+    def test_a_folder_that_was_removed_may_come_back(self) -> None:
+        """Until the one above it is synced."""
+        self.assertTrue(files.remove_folder("/state/two"))
+        self.disk.crash()
+        self.assertEqual(sorted(self.disk.listdir("/state")), ["one", "two"])
+        self.assertTrue(files.remove_folder("/state/one"))
+        files.sync_directory("/state")
+        self.disk.crash()
+        self.assertEqual(self.disk.listdir("/state"), ["two"])
+
+    def test_what_cannot_be(self) -> None:
+        """It is refused as a true disk refuses it."""
+        for call, code in (
+            (lambda: self.disk.mkdir("/state/one"), errno.EEXIST),
+            (lambda: self.disk.mkdir("/state/x/y"), errno.ENOENT),
+            (lambda: self.disk.rmdir("/state/one"), errno.ENOTEMPTY),
+            (lambda: self.disk.rmdir("/state/one/a"), errno.ENOTDIR),
+            (lambda: self.disk.rmdir("/state/x"), errno.ENOENT),
+            (lambda: self.disk.unlink("/state/one"), errno.EISDIR),
+            (lambda: self.disk.replace("/state/one/a", "/state/two"), errno.EISDIR),
+            (lambda: self.disk.replace("/state/one/a", "/state/x/a"), errno.ENOENT),
+            (lambda: self.disk.open("/state/x/a", os.O_CREAT | os.O_WRONLY), errno.ENOENT),
+            (lambda: self.disk.open("/state/one", os.O_WRONLY), errno.EISDIR),
+        ):
+            with self.assertRaises(OSError) as caught:
+                call()
+            self.assertEqual(caught.exception.errno, code)
+
+
 class FaultTests(DiskCase):
     """Disks that fail, and machines."""
 
