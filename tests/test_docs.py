@@ -13,8 +13,15 @@ from manual.pages import pages
 from omnigate.capabilities import DEFAULT_ANTHROPIC_VERSION, Capabilities
 from omnigate.cli import parser
 from omnigate.commands.spelling import spelled
+from omnigate.config.media import (
+    MediaConfig,
+    MediaRouteConfig,
+    MediaTargetConfig,
+    S3Config,
+    WebhooksConfig,
+)
 from omnigate.config.models import WITHOUT_SAMPLING
-from omnigate.config.schema import CapsConfig, TargetConfig
+from omnigate.config.schema import CapsConfig, KeyConfig, TargetConfig
 from omnigate.control.audit import AuditLog
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
@@ -173,6 +180,28 @@ class TranslationTests(SynchronousTestCase):
         rows = text.partition("\n\n")[2].partition("\n\n")[0]
         for field in attrs.fields(TargetConfig):
             self.assertIn(f"`{field.name}`", rows)
+
+    def test_every_key_of_media_has_its_row(self) -> None:
+        """With its default, where that is a number or a word."""
+        text = page("configuration.md")
+        for cls, above in (
+            (KeyConfig, "### `[[keys]]`"),
+            (MediaConfig, "### `[media]`"),
+            (S3Config, "`[media.s3]`, "),
+            (WebhooksConfig, "`[media.webhooks]`, "),
+            (MediaRouteConfig, "`[[media.routes]]`, "),
+            (MediaTargetConfig, "and in `[[media.routes.targets]]`"),
+        ):
+            rows = text.partition(f"\n{above}")[2].partition("|---|---|---|\n")[2]
+            rows = rows.partition("\n\n")[0]
+            for field in attrs.fields(cls):
+                if field.name in ("routes", "s3", "webhooks"):
+                    continue
+                self.assertIn(f"`{field.name}`", rows)
+                if cls is not KeyConfig and type(field.default) is int:
+                    self.assertIn(f"| `{field.name}` | {field.default} |", rows)
+                elif cls is not KeyConfig and type(field.default) is str:
+                    self.assertIn(f"| `{field.name}` | `{field.default}` |", rows)
 
     def test_figures_are_those_of_the_code(self) -> None:
         """Bounds and defaults that the page tells of."""

@@ -361,11 +361,15 @@ class ShippedFileTests(SynchronousTestCase):
         # Every commented line that looks like a setting is made one.
         lines = []
         for line in text.splitlines():
-            bare = line.strip().removeprefix("# ")
-            setting = bare.startswith("[[") or bare.partition(" ")[2].startswith("= ")
+            bare = line.strip().removeprefix("# ").strip()
+            setting = bare.startswith("[") or bare.partition(" ")[2].startswith("= ")
             lines.append(bare if line.strip().startswith("# ") and setting else line)
         more = load_config("\n".join(lines))
         self.assertEqual(
             ([key.name for key in more.keys], [up.name for up in more.upstreams]),
             (["app", "batch"], ["openai", "anthropic", "local"]),
         )
+        self.assertEqual(list(more.media_by_model), ["flux", "film"])
+        assert more.media.s3 is not None
+        self.assertEqual((more.media.storage, more.media.s3.bucket), ("s3", "outputs"))
+        self.assertEqual(more.outbound.allow, ("10.1.2.0/24",))
