@@ -25,6 +25,7 @@ from omnigate.outbound.messages import (
     Request,
     Sink,
 )
+from omnigate.outbound.pace import Pace
 from omnigate.outbound.turns import TooManyWaitingError, Turns
 from omnigate.outbound.urls import Url
 from omnigate.protocols.addresses import UpstreamAddress
@@ -109,15 +110,12 @@ class Dispatch:
         self._guard = guard
         self._connect = connect or self._connect_by_number
         self._ca_file = ca_file
+        self._pace = Pace(reactor)
         self._turns = Turns(lambda call: reactor.callLater(0, call))
         self.connections = Connections(reactor)
 
     async def send(self, plan: Plan) -> Heard:
         """Wait for a turn, and have the request answered in it."""
-        try:
-            head = _written(plan)
-        except ValueError as error:
-            return Answer(0, fault=REFUSED, detail=str(error)), ()
         server = plan.url.origin
         turn = self._turns.take(server).addTimeout(WAIT_SECONDS, self._reactor)
         try:
@@ -129,12 +127,17 @@ class Dispatch:
             return Answer(0, fault=CONNECT_ERROR, detail=detail), ()
         try:
             plan.limits.deadline.begin()
-            return await self._exchange(plan, head)
+            return await self._exchange(plan)
         finally:
             self._turns.give_back(server)
 
-    async def _exchange(self, plan: Plan, head: bytes) -> Heard:
+    async def _exchange(self, plan: Plan) -> Heard:
         """Use an idle connection where that is safe, or a new one."""
+        try:
+            # Not before, so that a thousand requests at once are not all written in one go.
+            head = _written(plan)
+        except ValueError as error:
+            return Answer(0, fault=REFUSED, detail=str(error)), ()
         if plan.reuse and plan.request.method == "GET":
             idle = self.connections.take(plan.url.origin)
             if idle is not None:
@@ -217,7 +220,7 @@ class Dispatch:
     def _connect_by_number(
         self, address: UpstreamAddress, make: Callable[[], IProtocol], seconds: float
     ) -> Deferred[IProtocol]:
-        return connect(self._reactor, address, make, seconds)
+        return connect(self._reactor, address, make, seconds, self._pace)
 
 
 def _written(plan: Plan) -> bytes:

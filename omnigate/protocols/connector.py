@@ -132,6 +132,11 @@ def forget_tls_contexts() -> None:
     _tls_options.cache_clear()
 
 
+#: Calls what it is given in one of the next turns of the reactor, few in each: the steps of a
+#: handshake take up to 3 ms, and the answers of a hundred servers may come at once.
+Pace = Callable[[Callable[[], None]], object]
+
+
 class _Stage(Protocol):
     """A protocol that does something first and then stands aside for the next one.
 
@@ -187,6 +192,62 @@ class _Tunnel(_Stage):
     def __init__(self) -> None:
         super().__init__()
         self._head = bytearray()
+        self._pace: Pace | None = None
+        self._beginning: ITransport | None = None
+        self._waiting = b""  # came, and waits for its turn
+        self._queued = False
+        self._lost: Failure | None = None
+
+    def hand_over_at(self, pace: Pace, protocol: IProtocol, transport: ITransport) -> None:
+        """Let another protocol have the connection, but its beginning and each read in turns."""
+        self._finished = True
+        self._next = protocol
+        self._beginning = transport
+        self._pace = pace
+        self._deliver_soon()
+
+    def let_go(self) -> None:
+        """Nothing that comes from now on waits for a turn."""
+        if self._pace is not None:
+            self._pace = None
+            assert self.transport is not None
+            assert self._next is not None
+            _speak_to(self.transport, self._next)
+
+    def abandon(self) -> None:
+        """Close the connection, and tell nobody."""
+        self._pace = self._next = None
+        super().abandon()
+
+    def _deliver_soon(self) -> None:
+        if self._pace is not None and not self._queued:
+            self._queued = True
+            self._pace(self._deliver)
+
+    def _deliver(self) -> None:
+        self._queued = False
+        following, beginning = self._next, self._beginning
+        if following is None:
+            return
+        if beginning is not None:
+            self._beginning = None
+            following.makeConnection(beginning)
+        elif self._waiting:
+            data, self._waiting = self._waiting, b""
+            following.dataReceived(data)
+        elif self._lost is not None:
+            following.connectionLost(self._lost)
+            return
+        if self._waiting or self._lost is not None:
+            self._deliver_soon()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Tell whoever has the connection now, behind what it has not been told yet."""
+        if self._pace is not None:
+            self._lost = reason
+            self._deliver_soon()
+        else:
+            super().connectionLost(reason)
 
     def ask(self, address: UpstreamAddress) -> None:
         """Write the CONNECT request (RFC 9110 §9.3.6); ``done`` tells of the answer."""
@@ -196,7 +257,10 @@ class _Tunnel(_Stage):
 
     def dataReceived(self, data: bytes) -> None:
         """Collect the proxy's answer; afterwards pass bytes on."""
-        if self._next is not None:
+        if self._pace is not None:
+            self._waiting += data
+            self._deliver_soon()
+        elif self._next is not None:
             self._next.dataReceived(data)
         elif not self._finished:
             self._head += data
@@ -292,6 +356,7 @@ async def _secure(
     tunnel: _Tunnel,
     options: IOpenSSLClientConnectionCreator,
     make: Callable[[], IProtocol],
+    pace: Pace | None,
 ) -> IProtocol:
     """Speak TLS over an open connection and hand it to a new protocol."""
     handshake = _Handshake()
@@ -299,8 +364,13 @@ async def _secure(
     tls = factory.buildProtocol(None)
     assert tls is not None
     assert tunnel.transport is not None
-    tunnel.hand_over(tls, tunnel.transport)
-    await handshake.done
+    if pace is None:
+        tunnel.hand_over(tls, tunnel.transport)
+        await handshake.done
+    else:
+        tunnel.hand_over_at(pace, tls, tunnel.transport)
+        await handshake.done
+        tunnel.let_go()
     protocol = make()
     assert handshake.transport is not None
     handshake.hand_over(protocol, handshake.transport)
@@ -308,7 +378,11 @@ async def _secure(
 
 
 async def _open(
-    reactor: Any, address: UpstreamAddress, make: Callable[[], IProtocol], timeout_seconds: float
+    reactor: Any,
+    address: UpstreamAddress,
+    make: Callable[[], IProtocol],
+    timeout_seconds: float,
+    pace: Pace | None,
 ) -> IProtocol:
     """Do what :func:`connect` promises, without the overall time limit."""
     proxy = address.proxy
@@ -329,7 +403,7 @@ async def _open(
             tunnel.ask(address)
             await tunnel.done
         if options is not None:
-            return await _secure(reactor, tunnel, options, make)
+            return await _secure(reactor, tunnel, options, make, pace)
         protocol = make()
         assert tunnel.transport is not None
         tunnel.hand_over(protocol, tunnel.transport)
@@ -383,6 +457,7 @@ def connect(
     address: UpstreamAddress,
     factory_protocol: Callable[[], IProtocol],
     timeout_seconds: float,
+    pace: Pace | None = None,
 ) -> Deferred[IProtocol]:
     """Connect to an upstream.
 
@@ -390,17 +465,25 @@ def connect(
     :param factory_protocol: makes the protocol; it is connected once everything before it (the
         proxy, the handshake) is done, so its ``connectionMade`` may send a request.
     :param timeout_seconds: for all of it together: name, connection, proxy and handshake.
+    :param pace: spreads the work of many handshakes over turns of the reactor; without it each is
+        done as its bytes come.
     :return: fires with the connected protocol, or fails with :exc:`UpstreamConnectError`.
         Cancelling it closes what was opened.
     """
-    return Deferred.fromCoroutine(_within(reactor, address, factory_protocol, timeout_seconds))
+    return Deferred.fromCoroutine(
+        _within(reactor, address, factory_protocol, timeout_seconds, pace)
+    )
 
 
 async def _within(
-    reactor: Any, address: UpstreamAddress, make: Callable[[], IProtocol], timeout_seconds: float
+    reactor: Any,
+    address: UpstreamAddress,
+    make: Callable[[], IProtocol],
+    timeout_seconds: float,
+    pace: Pace | None,
 ) -> IProtocol:
     """Open a connection within the time limit, and put every failure into one kind."""
-    opened = Deferred.fromCoroutine(_open(reactor, address, make, timeout_seconds))
+    opened = Deferred.fromCoroutine(_open(reactor, address, make, timeout_seconds, pace))
     opened.addTimeout(timeout_seconds, reactor, onTimeoutCancel=_timed_out)
     told: tuple[str, str] | None = None
     try:

@@ -20,13 +20,24 @@ from omnigate.protocols.connector import UpstreamConnectError
 
 
 class Wire(StringTransport):
-    """The client's end of a connection; it is closed a turn after it was asked to be."""
+    """The client's end of a connection; it is closed a turn after it was asked to be.
+
+    :ivar slow: it takes one write and then no more until a test has it resume.
+    """
+
+    producer: Any = None
 
     def __init__(self, clock: Clock, protocol: IProtocol) -> None:
         super().__init__()
         self._clock = clock
         self._protocol = protocol
         self.lost = False
+        self.slow = False
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if self.slow and self.producer is not None:
+            self.producer.pauseProducing()
 
     def abortConnection(self) -> None:
         super().abortConnection()
@@ -36,9 +47,8 @@ class Wire(StringTransport):
         """End it, once."""
         if not self.lost:
             self.lost = True
-            producer = getattr(self, "producer", None)
-            if producer is not None:
-                producer.stopProducing()
+            if self.producer is not None:
+                self.producer.stopProducing()
             self._protocol.connectionLost(Failure(why))
 
 
@@ -95,6 +105,7 @@ class Network:
     :ivar tried: every address that was connected to.
     :ivar dead: numbers that cannot be reached.
     :ivar peers: who was, in their order.
+    :ivar slow: whether connections take one write at a time.
     """
 
     def __init__(self, names: Mapping[str, Any] | None = None) -> None:
@@ -104,6 +115,7 @@ class Network:
         self.tried: list[UpstreamAddress] = []
         self.dead: set[str] = set()
         self.peers: list[Peer] = []
+        self.slow = False
 
     def resolve(self, name: str) -> Deferred[list[str]]:
         self.asked.append(name)
@@ -120,6 +132,7 @@ class Network:
             return fail(UpstreamConnectError(f"cannot connect to {address.host}: refused"))
         protocol = make()
         peer = Peer(self.clock, address, protocol)
+        peer.wire.slow = self.slow
         self.peers.append(peer)
         protocol.makeConnection(peer.wire)
         return succeed(protocol)

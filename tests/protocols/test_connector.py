@@ -6,7 +6,7 @@ import gc
 import ipaddress
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -31,6 +31,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.protocols.addresses import UpstreamAddress, parse_address
 from omnigate.protocols.connector import (
     MAX_PROXY_HEAD_BYTES,
+    Pace,
     UpstreamConnectError,
     connect,
     forget_tls_contexts,
@@ -134,6 +135,8 @@ class ProxyServer(Talker):
 class ConnectCase(SynchronousTestCase):
     """One attempt to connect, with a server in memory at the other end."""
 
+    pace: Pace | None = None
+
     def setUp(self) -> None:
         """Start without cached TLS contexts."""
         forget_tls_contexts()
@@ -144,7 +147,7 @@ class ConnectCase(SynchronousTestCase):
 
     def attempt(self, address: UpstreamAddress) -> Deferred[IProtocol]:
         """Begin to connect."""
-        return connect(self.reactor, address, lambda: self.client, 5.0)
+        return connect(self.reactor, address, lambda: self.client, 5.0, self.pace)
 
     def establish(self, server: IProtocol) -> IOPump:
         """Let the newest TCP connection reach a server."""
@@ -227,6 +230,15 @@ class PlainTests(ConnectCase):
             self.establish(Talker())
             self.successResultOf(attempt)
 
+    def test_number(self) -> None:
+        """An address that was looked up before is connected to, and no name asked for."""
+        self.reactor.installNameResolver(TableResolver({}))
+        address = attrs.evolve(parse_address(f"http://{HOST}:8000/v1"), number="192.0.2.77")
+        attempt = self.attempt(address)
+        self.assertEqual(self.reactor.tcpClients[0][:2], ("192.0.2.77", 8000))
+        self.establish(self.server)
+        self.successResultOf(attempt)
+
     def test_unknown_name(self) -> None:
         """A name that does not resolve is said to be that."""
         attempt = self.attempt(parse_address("http://nowhere.test/v1"))
@@ -282,7 +294,7 @@ class PlainTests(ConnectCase):
         self.assertEqual(self.reactor.getDelayedCalls(), [])
 
 
-class SecureTests(ConnectCase):
+class SecureCase(ConnectCase):
     """With TLS; every certificate is made here."""
 
     def setUp(self) -> None:
@@ -324,6 +336,10 @@ class SecureTests(ConnectCase):
         self.reactor.advance(0)
         self.establish(self.serve(identity))
         return attempt
+
+
+class SecureTests(SecureCase):
+    """Whom is trusted, and when."""
 
     def test_good(self) -> None:
         """A certificate for the host by a trusted authority is accepted, and bytes pass."""
@@ -480,6 +496,67 @@ class SecureTests(ConnectCase):
             b"CONNECT api.example.net:443 HTTP/1.1\r\nHost: api.example.net:443\r\n\r\n",
         )
         self.assertEqual(self.server.received, b"hello")
+
+
+class PacedTests(SecureTests):
+    """All the same where the steps of handshakes wait for their turns."""
+
+    def setUp(self) -> None:
+        """Give turns by the clock."""
+        super().setUp()
+        self.turns: list[Callable[[], None]] = []
+        self.pace = lambda call: self.reactor.callLater(0, call)
+
+    def begun(self) -> tuple[Deferred[IProtocol], IProtocol, StringTransport]:
+        """A connection that is up, and whose turn has not come."""
+        self.pace = self.turns.append
+        attempt = self.attempt(parse_address(f"https://{HOST}", ca_file=self.trust(self.authority)))
+        self.reactor.advance(0)
+        opening = self.reactor.tcpClients[-1][2].buildProtocol(None)
+        assert opening is not None
+        wire = StringTransport()
+        opening.makeConnection(wire)
+        return attempt, opening, wire
+
+    def turn(self) -> None:
+        """Give all turns that were asked for."""
+        turns, self.turns[:] = self.turns[:], []
+        for call in turns:
+            call()
+
+    def test_not_before_handshake(self) -> None:
+        """Each step is made in its turn: the beginning, what came, and the end behind it."""
+        attempt, opening, wire = self.begun()
+        self.assertEqual((wire.value(), len(self.turns)), (b"", 1))
+        opening.dataReceived(b"HTTP/1.1 ")
+        opening.dataReceived(b"400 Bad Request")
+        opening.connectionLost(connectionDone)
+        self.assertEqual(len(self.turns), 1)
+        self.turn()
+        self.assertTrue(wire.value().startswith(b"\x16\x03"))
+        self.turn()
+        self.assertNoResult(attempt)
+        self.turn()
+        self.assertIn("TLS: ", str(self.failure(attempt)))
+        self.assertEqual(self.turns, [])
+
+    def test_lost_before_its_turn(self) -> None:
+        """A connection that ends before it has begun is told of as such."""
+        attempt, opening, _ = self.begun()
+        opening.connectionLost(Failure(ConnectionDone()))
+        while self.turns:
+            self.turn()
+        self.assertEqual(self.failure(attempt).outcome, "connect_error")
+
+    def test_given_up_before_its_turn(self) -> None:
+        """Whoever gives up has no step made any more."""
+        attempt, opening, wire = self.begun()
+        attempt.cancel()
+        self.failureResultOf(attempt, CancelledError)
+        opening.connectionLost(connectionDone)
+        self.turn()
+        self.assertEqual((wire.value(), wire.disconnected), (b"", True))
+        self.assertEqual(self.turns, [])
 
 
 class ProxyTests(ConnectCase):
