@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import attrs
 
 from omnigate.config import key_values, media_values, values
 from omnigate.config.structure import Array, Value
 from omnigate.money import parse_usd
-
-#: The adapters there are, each a module of :mod:`omnigate.jobs.adapters`.
-ADAPTERS: Final = (
-    "replicate",
-    "fal",
-    "openai_images",
-    "elevenlabs",
-    "gemini",
-    "gemini_interactions",
-    "xai_video",
-    "sume",
-)
 
 AdapterName = Literal[
     "replicate",
@@ -34,6 +22,9 @@ AdapterName = Literal[
     "xai_video",
     "sume",
 ]
+
+#: The adapters there are, each a module of :mod:`omnigate.jobs.adapters`.
+ADAPTERS: Final[tuple[str, ...]] = get_args(AdapterName)
 
 #: Bounds on the tables of one file.
 MAX_MEDIA_ROUTES: Final = 1_000

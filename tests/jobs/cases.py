@@ -150,8 +150,12 @@ class Case:
 
 def cases(file: str) -> list[Case]:
     """Return the cases of ``common`` or of an adapter's name."""
-    read = json.loads((FOLDER / f"{file}.json").read_text(encoding="utf-8"))
-    return [_case(vector) for vector in read["vectors"]]
+    return cases_in((FOLDER / f"{file}.json").read_text(encoding="utf-8"))
+
+
+def cases_in(text: str) -> list[Case]:
+    """Return the cases of a file's text."""
+    return [_case(vector) for vector in json.loads(text)["vectors"]]
 
 
 def every_case() -> list[Case]:

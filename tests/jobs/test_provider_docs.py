@@ -9,12 +9,21 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.schema import load_config
 from omnigate.jobs import durations, input_rules, pricing
-from omnigate.jobs.adapters import elevenlabs, fields, gemini, gemini_interactions, openai_images
+from omnigate.jobs.adapters import (
+    elevenlabs,
+    fields,
+    gemini,
+    gemini_interactions,
+    openai_images,
+    replicate,
+    xai_video,
+)
 from omnigate.jobs.adapters.base import InputFault
 from omnigate.jobs.adapters.registry import ADAPTERS
 from omnigate.money import parse_usd
 from tests.jobs.adapters.talking import task_of
 
+_MINUTES = {60: "a minute"}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "media-providers.md"
 
 
@@ -65,6 +74,7 @@ class FieldTests(SynchronousTestCase):
         self._holds("### `gemini`", gemini.FIELDS)
         self._holds("### `gemini_interactions`", gemini_interactions.FIELDS)
         self._holds("### `openai_images`", openai_images.REFUSED)
+        self._holds("### `xai_video`", xai_video.FIELDS)
         self._holds("## What an input may hold", durations.FIELDS)
 
     def test_no_field_is_made_up(self) -> None:
@@ -73,6 +83,7 @@ class FieldTests(SynchronousTestCase):
             ("elevenlabs", elevenlabs.FIELDS),
             ("gemini", gemini.FIELDS),
             ("gemini_interactions", gemini_interactions.FIELDS),
+            ("xai_video", xai_video.FIELDS),
         ):
             rows = re.findall(r"(?m)^\| .* \| (.*) \|$", section(f"### `{name}`"))[1:]
             told = {field for row in rows for field in re.findall(r"`([a-z_]+)`", row)}
@@ -89,6 +100,7 @@ class FieldTests(SynchronousTestCase):
             f"at most {fields.MAX_MEDIA} in a list",
             f"least {openai_images.HEAD_SECONDS:g} seconds",
             f"its form of {gemini_interactions.REVISION[1]}",
+            f"sent with {_MINUTES[replicate.GRACE_SECONDS]} more than `timeout_s`",
         ):
             self.assertIn(figure, page.replace("\n", " "))
         self.assertEqual(durations.MAX_SECONDS, 24 * 3600)

@@ -52,6 +52,9 @@ _GENERATE: Final = {
 _EDIT: Final = {"prompt": TEXT, "video_url": TEXT, "extend": FLAG}
 _EXTEND: Final = {"prompt": TEXT, "video_url": TEXT, **DURATIONS, "extend": FLAG}
 
+#: All of them.
+FIELDS: Final[Mapping[str, Kind]] = {**_GENERATE, **_EDIT, **_EXTEND}
+
 #: Fields that go out under their own names.
 _PASSED: Final = ("prompt", "aspect_ratio", "resolution", "generate_audio", "user")
 
