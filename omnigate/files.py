@@ -9,8 +9,8 @@ and for good only once the folder is synced; a sync that failed has lost what it
 * A file is replaced by building it under a temporary name, syncing it, renaming it and syncing
   the folder (:func:`replace_file`). Leftovers are removed at a start (:func:`sweep_temporaries`).
 * A file that comes in pieces is built under a name of its own, synced, and then moved to where it
-  is to stand, both folders synced (:class:`NewFile`, :func:`move_file`). A crash may leave it at
-  either place, or at both; whoever keeps such files sweeps the first one at a start.
+  is to stand, both folders synced (:class:`NewFile`, :func:`move_file`). Until then a crash may
+  leave it at either place, at both or at none; whoever keeps such files sweeps at a start.
 * A sync may take milliseconds or, on a sick disk, seconds. It is never done on the reactor's
   thread: each store hands its work to one :class:`~omnigate.writer_thread.WriterThread`.
 * Everything here goes through the names ``os`` and ``fcntl`` of this module, so that a test can put
@@ -329,7 +329,7 @@ def rename_file(source: str, target: str, *, sync: bool = True) -> None:
 def move_file(source: str, target: str) -> None:
     """Rename a file into another folder of the same file system, and sync both.
 
-    The folder where it is to stand is synced first: a crash leaves it at one place at least.
+    The folder where it is to stand is synced first, so that no moment of the two leaves it nowhere.
 
     :raises OSError: it was not moved; or it was, and a folder could not be synced.
     """
