@@ -21,6 +21,7 @@ from omnigate.config.structure import Fault
 from omnigate.control.config_changes import Changes, changes_between
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import made_keys
+from omnigate.jobs import age_files
 from omnigate.named_files import open_at_once
 
 #: A file that was written while it was read is read again, so many times.
@@ -88,6 +89,7 @@ def read_config(
         message = "holds nothing; if that is meant, have it read by SIGHUP or by POST /admin/reload"
         raise ConfigError([Fault(path, message)])
     found, faults = resolve_file_keys(config, environ_lookup)
+    faults = [*faults, *_recipient_faults(config)]
     if faults:
         raise ConfigError(faults)
     keys = tuple(found)
@@ -102,6 +104,16 @@ def read_config(
         changes=changes_between(old, old_keys, config, keys) if changed else Changes(),
         changed=changed,
     )
+
+
+def _recipient_faults(config: Config) -> list[Fault]:
+    """Return why outputs could not be encrypted for whom the config says."""
+    lists = [("media.age_recipients", config.media.age_recipients)]
+    lists += [
+        (f"keys[{n}].age_recipients", key.age_recipients) for n, key in enumerate(config.keys)
+    ]
+    told = ((place, age_files.fault_of(recipients)) for place, recipients in lists)
+    return [Fault(place, fault) for place, fault in told if fault]
 
 
 def stamp_of(path: str) -> FileStamp | None:

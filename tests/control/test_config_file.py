@@ -19,6 +19,7 @@ from omnigate.control.config_file import FILE, SIGNAL, Cause, ConfigFile
 from omnigate.control.config_reading import Reading, read_config_text
 from omnigate.control.config_watch import MAX_SETTLE_LOOKS, POLL_SECONDS, SETTLE_SECONDS
 from omnigate.errors import GatewayError
+from omnigate.jobs import age_files
 from omnigate.settings import SettingsError
 from omnigate.testing.writer import SynchronousWriter
 from omnigate.text import REDACTED
@@ -30,6 +31,7 @@ key_env = "APP"
 """
 OTHER = GOOD + "rpm = 5\n"
 BAD = "[[keys]]\nname = 3\n"
+RECIPIENT = "age1qqqsyqcyq5rqwzqfpg9scrgwpugpzysnzs23v9ccrydpk8qarc0savhh7m"
 ENVIRON = {"APP": "a-key-for-the-app-0123"}
 
 
@@ -58,6 +60,36 @@ class ConfigFileCase(SynchronousTestCase):
         self.file.load()
         self.file.on_change(self.seen.append)
         return self.file
+
+
+class RecipientsTest(ConfigFileCase):
+    """Outputs that are to be encrypted."""
+
+    TEXT = GOOD + f"age_recipients = [{RECIPIENT!r}]\n[media]\nage_recipients = [{RECIPIENT!r}]\n"
+
+    def test_with_the_extra(self) -> None:
+        """They are taken."""
+        self.patch(age_files, "fault_of", lambda recipients: "")
+        self.loaded(self.TEXT)
+        self.assertEqual(self.file.config.media.age_recipients, (RECIPIENT,))
+
+    def test_without_it(self) -> None:
+        """The places are told, and what to install."""
+
+        def no_module(name: str) -> Any:
+            raise ImportError(name)
+
+        self.patch(age_files, "import_module", no_module)
+        self.write(self.TEXT)
+        faults = self.assertRaises(ConfigError, self.file.load).faults
+        self.assertEqual(
+            [str(fault) for fault in faults],
+            [
+                f"{place}: {age_files.REMEDY}"
+                for place in ("media.age_recipients", "keys[0].age_recipients")
+            ],
+        )
+        self.loaded(GOOD)
 
 
 class LoadTests(ConfigFileCase):
