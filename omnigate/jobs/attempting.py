@@ -54,10 +54,14 @@ class Delivered:
 
 @attrs.frozen
 class CameToNothing:
-    """This target is abandoned."""
+    """This target is abandoned.
+
+    :ivar provider_job_id: the provider's id, where it gave one with the failure.
+    """
 
     error: JobError
     rate_limited: bool = False
+    provider_job_id: str = ""
 
 
 @attrs.frozen
@@ -219,7 +223,7 @@ class Attempting:
     def _failed(self, outcome: Failed) -> End:
         if self.wish.ever:
             return GivenUp()
-        return CameToNothing(outcome.error, outcome.rate_limited)
+        return CameToNothing(outcome.error, outcome.rate_limited, outcome.provider_job_id)
 
     def _out_of_time(self) -> CameToNothing:
         message = f"no result within {self.timeout_s} seconds"

@@ -40,6 +40,7 @@ def final_fields(
         "error": end.error if isinstance(end, CameToNothing) else None,
         # A job that was canceled before anything was tried has used nothing, and is no event.
         "cost_owed": bool(job.attempts) or status != CANCELED,
+        "provider_job_id": job.provider_job_id,
     }
     if bill is not None:
         fields["billable"] = bill.billable(done, len(outputs))
@@ -49,6 +50,14 @@ def final_fields(
         fields["provider_job_id"] = done.provider_job_id or job.provider_job_id
     if job.webhook is not None:
         fields["webhook"] = msgspec.structs.replace(job.webhook, state=PENDING, next_ms=now_ms)
+    return fields
+
+
+def note_fields(job: Job, end: CameToNothing, now_ms: int) -> dict[str, Any]:
+    """Return what changes with an attempt that came to nothing."""
+    fields: dict[str, Any] = {"attempts": ended(job, end, FAILED, now_ms)}
+    if end.provider_job_id:
+        fields["provider_job_id"] = end.provider_job_id
     return fields
 
 

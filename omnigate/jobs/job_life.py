@@ -17,7 +17,7 @@ from omnigate.config.media import MediaRouteConfig
 from omnigate.jobs.adapters.base import Done, Handle, Task
 from omnigate.jobs.attempting import Attempting, CameToNothing, Delivered, End, GivenUp
 from omnigate.jobs.bill import Bill
-from omnigate.jobs.ending import ended, final_fields
+from omnigate.jobs.ending import final_fields, note_fields
 from omnigate.jobs.job import (
     CANCELED,
     FAILED,
@@ -253,14 +253,11 @@ class Life:
 
     async def _note(self, end: CameToNothing) -> None:
         """Write down that a target came to nothing, and is not to be gone on with."""
+        fields = note_fields(self.job, end, self._means.now_ms())
         if self._is_last_word():
-            self.job = msgspec.structs.replace(
-                self.job, attempts=ended(self.job, end, FAILED, self._means.now_ms())
-            )
+            self.job = msgspec.structs.replace(self.job, **fields)
         else:
-            self.job = await self._means.keeping.change(
-                self.job.id, attempts=ended(self.job, end, FAILED, self._means.now_ms())
-            )
+            self.job = await self._means.keeping.change(self.job.id, **fields)
 
     def _is_last_word(self) -> bool:
         """Whether no target is left: then the end of the attempt is told with the job's."""
