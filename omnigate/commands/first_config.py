@@ -86,8 +86,8 @@ def config_text(found: Sequence[Found], key_sha256: str) -> str:
 
 
 def models_of(text: str) -> list[str]:
-    """Return the models that a config written here routes, in its order."""
-    return re.findall(r'(?m)^model = "(.*)"$', text)
+    """Return the models of text that a config written here routes, in its order."""
+    return re.findall(r'(?m)^model = "(.*)"$', text.partition("[[media.routes]]")[0])
 
 
 def _upstream(found: Found) -> str:

@@ -15,8 +15,9 @@ def add_init(commands: Any) -> None:
         description="Write omnigate.toml, control.env and data.env to start with: routes to every "
         "provider whose credential is in the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, "
         "XAI_API_KEY, MISTRAL_API_KEY, DEEPSEEK_API_KEY, or one of these with _FILE behind it; "
-        "OLLAMA_HOST for a server of one's own), two tokens, and one application key. Asks "
-        "nothing; prints the admin token and the key once, and what to run next.",
+        "OLLAMA_HOST for a server of one's own), media routes for REPLICATE_API_TOKEN, FAL_KEY, "
+        "ELEVENLABS_API_KEY, XAI_API_KEY and GEMINI_API_KEY, two tokens, and one application key. "
+        "Asks nothing; prints the admin token and the key once, and what to run next.",
     )
     init.add_argument(
         "--dir",

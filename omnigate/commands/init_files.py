@@ -24,6 +24,12 @@ import attrs
 from omnigate.admin_client import connection_to, cut_off
 from omnigate.commands.arguments import SYSTEM_FOLDER, CommandError
 from omnigate.commands.first_config import config_text, env_text, models_of
+from omnigate.commands.media_providers import (
+    FoundMedia,
+    find_media,
+    media_credentials,
+    media_text,
+)
 from omnigate.commands.providers import AskError, Found, find_upstreams
 from omnigate.config.schema import load_config
 from omnigate.control.key_secret import new_secret, sha256_hex
@@ -62,15 +68,18 @@ def run_init(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         key=new_secret(),
     )
     found, notes = find_upstreams(environ, ask_models)
-    files = texts(folder, found, new, systemd=options.systemd)
+    media, more = find_media(environ)
+    files = texts(folder, found, media, new, systemd=options.systemd)
     # What is written must start; a fault here is one of ours.
     load_config(files["omnigate.toml"])
     written = write_files(folder, files, force=options.force)
     for path in written:
         print(f"wrote {path}")
-    for note in notes:
+    for note in (*notes, *more):
         print(f"omnigate: {note}", file=sys.stderr)
     _tell_found(found, models_of(files["omnigate.toml"]))
+    for one in media:
+        print(f"media job: {one.media.name} ({one.media.variable}{'_FILE' if one.file else ''})")
     _tell_secrets(new)
     for port in _taken(environ):
         remedy = _ports_remedy(port, folder, options.systemd)
@@ -84,15 +93,22 @@ def run_init(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 # -- the files --------------------------------------------------------------------------------
 
 
-def texts(folder: Path, found: Sequence[Found], new: Secrets, *, systemd: bool) -> dict[str, str]:
+def texts(
+    folder: Path,
+    found: Sequence[Found],
+    media: Sequence[FoundMedia],
+    new: Secrets,
+    *,
+    systemd: bool,
+) -> dict[str, str]:
     """Return the text of each file, by its path within the folder.
 
     :raises CommandError: a path or a credential cannot stand in an environment file.
     """
     try:
         files = {
-            "omnigate.toml": config_text(found, sha256_hex(new.key)),
-            "control.env": env_text("control", _control_lines(folder, new, systemd)),
+            "omnigate.toml": config_text(found, sha256_hex(new.key)) + media_text(media),
+            "control.env": env_text("control", _control_lines(folder, new, media, systemd)),
             "data.env": env_text("data", _data_lines(folder, new, found, systemd)),
         }
     except ValueError as error:
@@ -107,18 +123,23 @@ def texts(folder: Path, found: Sequence[Found], new: Secrets, *, systemd: bool) 
     return files
 
 
-def _control_lines(folder: Path, new: Secrets, systemd: bool) -> list[tuple[str, dict[str, str]]]:
+def _control_lines(
+    folder: Path, new: Secrets, media: Sequence[FoundMedia], systemd: bool
+) -> list[tuple[str, dict[str, str]]]:
     """What the control plane is told; units bring the tokens and the folder for state."""
     config = {"OMNIGATE_CONFIG": f"{folder}/omnigate.toml"}
+    credentials = [("Credentials of media providers.", media_credentials(media))] if media else []
     if systemd:
-        return [] if str(folder) == SYSTEM_FOLDER else [("The config.", config)]
+        lines = [] if str(folder) == SYSTEM_FOLDER else [("The config.", config)]
+        return [*lines, *credentials]
     return [
         _internal_token(new),
         ("What operators show the admin API.", {"OMNIGATE_ADMIN_TOKEN": new.admin_token}),
         (
-            "The config, and the folder for the ledger and managed keys.",
+            "The config, and the folder for the ledger, managed keys and media jobs.",
             {**config, "OMNIGATE_STATE_DIR": f"{folder}/control"},
         ),
+        *credentials,
     ]
 
 

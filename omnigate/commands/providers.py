@@ -105,7 +105,8 @@ PROVIDERS: Final = (
 
 #: Credentials of providers that no upstream can be written for, and why.
 NOT_SERVED: Final = {
-    "GEMINI_API_KEY": "Gemini's OpenAI-style address does not end with /v1, which base_url must",
+    "GEMINI_API_KEY": "no routes to its text models, since Gemini's OpenAI-style address does not "
+    "end with /v1, which base_url must",
 }
 
 

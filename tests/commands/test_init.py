@@ -20,7 +20,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import cli
 from omnigate.commands import init_files
-from omnigate.commands.first_config import config_text, env_value
+from omnigate.commands.first_config import config_text, env_value, models_of
+from omnigate.commands.media_providers import (
+    MEDIA_MODELS,
+    find_media,
+    media_credentials,
+    media_text,
+)
 from omnigate.commands.plane_environ import read_env
 from omnigate.commands.providers import PROVIDERS, AskError, find_upstreams, ollama_url
 from omnigate.config.prices import built_in_price
@@ -28,9 +34,20 @@ from omnigate.config.schema import load_config
 from omnigate.control.key_secret import sha256_hex
 from omnigate.demo_children import free_ports
 from omnigate.files import replace_file
+from omnigate.jobs.adapters.registry import ADAPTERS
 from omnigate.settings import read_control_settings, read_data_settings
 
 OPENAI, ANTHROPIC = "sk-of-the-tests-000000", "sk-ant-of-the-tests-000"
+
+
+#: An input that each adapter takes for the model that is written.
+INPUTS = {
+    "replicate": {"prompt": "waves"},
+    "fal": {"prompt": "waves"},
+    "elevenlabs": {"text": "waves", "voice_id": "v1"},
+    "xai_video": {"prompt": "waves"},
+    "gemini": {"prompt": "waves"},
+}
 
 
 def no_server(url: str, protocol: str, secret: str | None) -> list[str]:
@@ -76,6 +93,33 @@ class ProviderTests(SynchronousTestCase):
             fast = [route for route in config.routes if route.model in ("fast", "smart")]
             self.assertEqual([len(route.targets) for route in fast], [len(environ)] * len(fast))
             self.assertEqual(bool(fast), bool(environ))
+
+    def test_media(self) -> None:
+        """Each credential of a media provider alone and all together, with text and without."""
+        every = {media.variable: f"{OPENAI}-{media.adapter}" for media in MEDIA_MODELS}
+        text, _ = find_upstreams({**every, "OPENAI_API_KEY": OPENAI}, no_server)
+        for environ in (*({name: secret} for name, secret in every.items()), every, {}):
+            found, notes = find_media(environ)
+            self.assertEqual((len(found), notes), (len(environ), []))
+            self.assertEqual(media_credentials(found), environ)
+            for upstreams in ([], text):
+                written = config_text(upstreams, sha256_hex("x")) + media_text(found)
+                config = load_config(written)
+                targets = [route.targets[0] for route in config.media.routes]
+                self.assertEqual({target.api_key_env for target in targets}, set(environ))
+                self.assertEqual(models_of(written), list(config.routes_by_model))
+                for target in targets:
+                    ADAPTERS[target.adapter].check(target.model, {**INPUTS[target.adapter]})
+
+    def test_a_credential_of_media_in_a_file(self) -> None:
+        """The control plane is told the file; one that cannot be read is told, and left out."""
+        Path("media").write_text("id:secret\n")
+        self.addCleanup(os.unlink, "media")
+        (found,), _ = find_media({"FAL_KEY_FILE": "media"})
+        self.assertEqual(media_credentials([found]), {"FAL_KEY_FILE": os.path.abspath("media")})
+        none, notes = find_media({"FAL_KEY_FILE": "/no/such"})
+        self.assertEqual(none, [])
+        self.assertIn("flux-dev is left out: FAL_KEY_FILE", notes[0])
 
     def test_a_credential_in_a_file(self) -> None:
         """The data plane is told the file, and nobody the credential."""
