@@ -126,6 +126,24 @@ class CliTests(CliCase):
         self.assertIn('note: routes[1].targets[0] ("own"): no price is known', err)
         self.assertNotIn("routes[0]", err)
 
+    def test_check_models_of_media(self) -> None:
+        """A model that no job could be sent to is noted with its place; others are not."""
+        for adapter, model, good in (
+            ("replicate", "acme", False),
+            ("replicate", "acme/m", True),
+            ("fal", "flux", False),
+            ("xai_video", "grok-imagine-video", True),
+            ("elevenlabs", "eleven_v3", True),
+        ):
+            text = (
+                '[[media.routes]]\nmodel = "m"\n[[media.routes.targets]]\n'
+                f'adapter = "{adapter}"\nmodel = "{model}"\nprice = {{ per_job = 1 }}\n'
+            )
+            status, _, err = self.run_cli("check", self.config(text))
+            self.assertEqual(status, 0, err)
+            note = f':5: note: media.routes[0].targets[0].model ("m"): a target of {adapter} needs'
+            self.assertEqual(note in err, not good, err)
+
     def test_check_schema(self) -> None:
         """The schema is printed as it is shipped, and no file is read."""
         status, out, err = self.run_cli("check", "--schema")

@@ -67,9 +67,10 @@ def add_check(commands: Any) -> None:
         help="tell every fault of a config file; status 1 if there is one",
         description="Read a config file as the control plane would and tell every fault, each with "
         "its line and its place. What is no fault but may be a slip is noted: a model of a key "
-        "that no route has, a key that has expired, a route whose model has no known price, and "
-        "variables that are not set in this environment. No daemon is asked. The exit status is 0 "
-        "for a good file, 1 for one with faults, 2 where the file cannot be read.",
+        "that no route has, a key that has expired, a route whose model has no known price, a "
+        "model that its media provider cannot be asked for, and variables that are not set in "
+        "this environment. No daemon is asked. The exit status is 0 for a good file, 1 for one "
+        "with faults, 2 where the file cannot be read.",
     )
     check.add_argument(
         "config",
@@ -198,6 +199,7 @@ def _notes(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
         caps_of_other_protocol(config),
         _expired(config, int(time.time() * 1000)),
         _unpriced(config),
+        _unusable(config),
         _unset(config, environ),
     ):
         yield from islice(kind, _MAX_NOTES)
@@ -225,6 +227,24 @@ def _unpriced(config: Config) -> Iterator[Fault]:
                 message = "has no price, so its jobs cost nothing and count for no budget"
                 path = f"media.routes[{number}].targets[{place}]"
                 yield Fault(path, message, quoted(media.model))
+
+
+def _unusable(config: Config) -> Iterator[Fault]:
+    """Find models that no job could be sent to: each would be refused to the client who asks."""
+    if not config.media.routes:
+        return
+    # Every command of ``omnigate`` would wait for these.
+    from omnigate.jobs.adapters.base import InputFault
+    from omnigate.jobs.adapters.registry import ADAPTERS
+
+    for number, media in enumerate(config.media.routes):
+        for place, target in enumerate(media.targets):
+            try:
+                ADAPTERS[target.adapter].check(target.model, {})
+            except InputFault as fault:
+                if not fault.field:  # else it is the input that is at fault, and there is none
+                    path = f"media.routes[{number}].targets[{place}].model"
+                    yield Fault(path, fault.message, quoted(media.model))
 
 
 def _unset(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:

@@ -1,0 +1,1 @@
+`omnigate check` notes a model that its media provider cannot be asked for.
