@@ -237,7 +237,7 @@ def _check_folders(settings: ControlSettings) -> None:
             settings.jobs,
         ):
             check_writable(os.path.dirname(path))
-        check_writable(settings.media_dir)
+        check_writable(settings.media_dir, "OMNIGATE_MEDIA_DIR")
     except StateFolderError as error:
         refuse_start(PROGRAM, [str(error)])
 

@@ -45,12 +45,13 @@ def claim_folder(path: str) -> int:
     return held
 
 
-def check_writable(path: str) -> None:
+def check_writable(path: str, named: str = "OMNIGATE_STATE_DIR or --state-dir") -> None:
     """Make the folder if it is not there, and try to write in it.
 
+    :param named: where another folder can be named.
     :raises StateFolderError: it cannot be made or written.
     """
-    remedy = "let this user write it, or name another folder in OMNIGATE_STATE_DIR or --state-dir"
+    remedy = f"let this user write it, or name another folder in {named}"
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:

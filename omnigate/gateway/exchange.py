@@ -293,6 +293,13 @@ class Exchange:
             )
         route = tables.routes.get(model)
         if route is None:
+            if model in tables.media_models:
+                raise GatewayError(
+                    "endpoint_not_supported",
+                    f"the model {quoted(model)} works in media jobs only: ask for it with "
+                    "POST /v1/jobs",
+                    param="model",
+                )
             raise GatewayError(
                 "model_not_found",
                 f"no model {quoted(model)} here; GET /v1/models lists them",

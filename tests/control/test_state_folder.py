@@ -68,3 +68,5 @@ class FolderTests(SynchronousTestCase):
             text = str(self.assertRaises(StateFolderError, check_writable, wrong))
             self.assertIn(wrong, text)
             self.assertIn("OMNIGATE_STATE_DIR", text)
+            text = str(self.assertRaises(StateFolderError, check_writable, wrong, "OTHER"))
+            self.assertIn("name another folder in OTHER", text)

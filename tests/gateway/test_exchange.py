@@ -446,6 +446,18 @@ class RouteTests(ExchangeTestCase):
             )
             self.assertIn(model.decode(), answer.message)
 
+    def test_media_model(self) -> None:
+        """A model of media jobs is listed, and whoever asks it for text is told where to ask."""
+        self.plane.install(
+            [route("small", ("u1", "v"))], [upstream("u1")], [key()], "2", media_models=("flux",)
+        )
+        body = CHAT.replace(b"small", b"flux")
+        for path in (b"/v1/chat/completions", b"/v1/responses", b"/v1/messages"):
+            answer = self.check_refused(request(body, path), "endpoint_not_supported")
+            self.assertIn("POST /v1/jobs", answer.message)
+        listed = self.ask(get(b"/v1/models")).json["data"]
+        self.assertEqual([model["id"] for model in listed], ["small", "flux"])
+
     def test_no_target_of_the_protocol(self) -> None:
         """What is never translated is not there where no target speaks the client's protocol."""
         self.plane.install([route("big", ("u2", "v"))], [upstream("u2", "anthropic")], [key()], "2")

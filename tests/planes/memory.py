@@ -272,6 +272,7 @@ class MemoryDataPlane:
         keys: Sequence[SnapshotKey],
         version: str = "1",
         capabilities: Sequence[Capabilities] = (Capabilities(),),
+        media_models: Sequence[str] = (),
     ) -> None:
         """Put a snapshot in force."""
         snapshot = Snapshot(
@@ -280,7 +281,7 @@ class MemoryDataPlane:
             upstreams=tuple(upstreams),
             capabilities=tuple(capabilities),
             routes=tuple(routes),
-            media_models=(),
+            media_models=tuple(media_models),
         )
         self.plane.install(snapshot, self._open_upstream)
 
