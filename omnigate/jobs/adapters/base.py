@@ -48,6 +48,8 @@ class Task:
     :ivar credential: the value of ``api_key_env``; empty where the target names none.
     :ivar timeout_s: the route's.
     :ivar background: the target's ``background``; None where it says nothing.
+    :ivar input: there for a submit; a poll or a cancel may find it empty, so what these need is
+        noted in the :class:`Handle`.
     """
 
     job_id: str

@@ -22,7 +22,6 @@ from omnigate.jobs.adapters.base import (
     InputFault,
     NotCanceled,
     PollOutcome,
-    Running,
     Source,
     Steps,
     Stopped,
@@ -53,6 +52,10 @@ FILE_MEMBERS: Final = (
 OUTPUT_DEPTH: Final = 3
 
 _MAX_NOTED_CHARS: Final = 2_048
+
+# What is noted of a request: its own URL, and that its files stand in the result, as data URLs.
+_OWN_URL: Final = "url"
+_INLINE: Final = "inline"
 
 
 class Fal(Adapter):
@@ -100,9 +103,8 @@ class Fal(Adapter):
         if not status:
             return Transient(JobError(PROVIDER_BAD_ANSWER, "the answer has no status"))
         if status != "COMPLETED":
-            return Running()
-        # With ``sync_mode`` the files stand in the result, as data URLs.
-        cap = Cap.INLINE if task.input.get("sync_mode") else Cap.API
+            return judging.running(answer)
+        cap = Cap.INLINE if _INLINE in handle.notes else Cap.API
         answer = yield asking.get(url, _headers(task), cap)
         return _result(task, handle, told, answer)
 
@@ -120,17 +122,21 @@ def _headers(task: Task) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(task: Task, queued: Mapping[str, Any]) -> dict[str, str]:
-    """Keep the request's own URL, if the key may go there and it is another than expected."""
+    """Keep what a poll needs, which may not have the input any more.
+
+    The request's own URL is kept if the key may go there and it is another than expected.
+    """
+    notes = {_INLINE: "yes"} if task.input.get("sync_mode") else {}
     url = text_at(queued, "response_url")
     if len(url) > _MAX_NOTED_CHARS or not asking.has_origin(url, task.base_url):
-        return {}
+        return notes
     plain = not set(url) & set("?#%") and "/." not in url
     expected = _url(task, Handle(text_at(queued, "request_id")))
-    return {"url": url} if plain and url != expected else {}
+    return {**notes, _OWN_URL: url} if plain and url != expected else notes
 
 
 def _url(task: Task, handle: Handle) -> str:
-    noted = handle.notes.get("url", "")
+    noted = handle.notes.get(_OWN_URL, "")
     if noted and asking.has_origin(noted, task.base_url):
         return noted
     model = _MODEL.fullmatch(task.model)
@@ -144,7 +150,7 @@ def _result(task: Task, handle: Handle, told: Mapping[str, Any], answer: Answer)
         body = judging.error_body(answer)
         # "Request is still in progress": the status was ahead of the result.
         if answer.status == 400 and "in progress" in text_at(body, "detail"):
-            return Running()
+            return judging.running(answer)
         if _is_of_the_edge(answer):
             return Transient(
                 judging.error_of(answer, body, credential), judging.wait_seconds(answer, body)

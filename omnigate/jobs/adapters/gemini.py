@@ -19,7 +19,6 @@ from omnigate.jobs.adapters.base import (
     Handle,
     InputFault,
     PollOutcome,
-    Running,
     Source,
     Steps,
     SubmitOutcome,
@@ -160,7 +159,7 @@ class Gemini(Adapter):
         if isinstance(operation, Failed | Transient):
             return operation
         if operation.get("done") is not True:
-            return Running()
+            return judging.running(answer)
         return _films(task, handle, operation, answer)
 
 

@@ -249,7 +249,7 @@ def _outcome(
         return Stopped()
     if not status:
         return Transient(JobError(PROVIDER_BAD_ANSWER, "the answer has no status"))
-    return Running()
+    return judging.running(answer)
 
 
 def _few(value: object) -> list[Any]:

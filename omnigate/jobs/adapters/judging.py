@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from omnigate.dialects.strike import PieceStriker
-from omnigate.jobs.adapters.base import Failed, Transient
+from omnigate.jobs.adapters.base import Failed, Running, Transient
 from omnigate.jobs.adapters.reading import BadAnswer, member, read_object, text_at
 from omnigate.jobs.job import (
     MAX_MESSAGE_CHARS,
@@ -175,6 +175,11 @@ def read_poll(answer: Answer, credential: str) -> dict[str, Any] | Failed | Tran
     if answer.fault or status in _TRANSIENT or status >= 500 or status < 400:
         return Transient(error, wait_seconds(answer, body))
     return Failed(error)
+
+
+def running(answer: Answer) -> Running:
+    """Return that work goes on, and how long the provider wants to be left alone."""
+    return Running(wait_seconds(answer))
 
 
 def error_body(answer: Answer) -> dict[str, Any] | None:

@@ -24,7 +24,6 @@ from omnigate.jobs.adapters.base import (
     InputFault,
     NotCanceled,
     PollOutcome,
-    Running,
     Source,
     Steps,
     Stopped,
@@ -160,7 +159,7 @@ def _outcome(
         return Stopped()
     if not status:
         return Transient(JobError(PROVIDER_BAD_ANSWER, "the answer has no status"))
-    return Running()
+    return judging.running(answer)
 
 
 def _sources(task: Task, prediction: Mapping[str, Any], answer: Answer) -> list[Source]:

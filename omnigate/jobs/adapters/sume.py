@@ -129,7 +129,8 @@ class Sume(Adapter):
             case "":
                 return Transient(JobError(PROVIDER_BAD_ANSWER, "the answer has no status"))
         asked = asking.told_milliseconds(member(told, "data", "recommended_poll_interval_seconds"))
-        return Running(min(max(0, asked) / 1000, judging.MAX_WAIT_SECONDS))
+        seconds = max(asked / 1000, judging.wait_seconds(answer))
+        return Running(min(max(0.0, seconds), judging.MAX_WAIT_SECONDS))
 
     def cancel(self, task: Task, handle: Handle) -> Steps[CancelOutcome]:
         """Ask for a stop, which is mostly too late."""

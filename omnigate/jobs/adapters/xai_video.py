@@ -18,7 +18,6 @@ from omnigate.jobs.adapters.base import (
     Handle,
     InputFault,
     PollOutcome,
-    Running,
     Steps,
     SubmitOutcome,
     Task,
@@ -106,7 +105,7 @@ class XaiVideo(Adapter):
         url = f"{task.base_url}/videos/{asking.segment(handle.provider_job_id)}"
         answer = yield asking.get(url, asking.bearer(task.credential))
         if answer.ok and answer.status == 202 and not answer.body.strip():
-            return Running()
+            return judging.running(answer)
         told = judging.read_poll(answer, task.credential)
         if isinstance(told, Failed | Transient):
             return told
@@ -170,4 +169,4 @@ def _outcome(task: Task, handle: Handle, told: Mapping[str, Any], answer: Answer
                 return judging.bad_answer("done without a film")
             seconds = asking.told_milliseconds(member(told, "video", "duration"))
             return Done((source,), seconds, handle.provider_job_id)
-    return Running()
+    return judging.running(answer)

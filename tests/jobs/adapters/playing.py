@@ -106,6 +106,7 @@ class Player:
         assert isinstance(outcome, Accepted)
         handle = outcome.handle
         played.provider_job_id = handle.provider_job_id
+        task = attrs.evolve(task, input={})  # as it is after a restart
         in_a_row = 0
         while True:
             if self._at == case.cancel_after and self._canceled(adapter, handle):
@@ -137,7 +138,7 @@ class Player:
     def _canceled(self, adapter: Adapter, handle: Handle) -> bool:
         if not adapter.can_cancel:
             return True
-        task = self._case.task(self._target, JOB_ID)
+        task = attrs.evolve(self._case.task(self._target, JOB_ID), input={})
         return isinstance(self._converse(adapter.cancel(task, handle), _CANCEL), Stopped)
 
     def _next_exchange(self) -> Exchange | None:

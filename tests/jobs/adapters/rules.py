@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -159,7 +160,9 @@ class Rules(SynchronousTestCase):
     def test_poll(self, id: str, notes: dict[str, str], data: st.DataObject) -> None:
         """It asks and changes nothing."""
         sample = self._drawn(data, [one for one in self.samples if one.can_poll])
-        steps = sample.adapter.poll(sample.task(), Handle(id, notes))
+        # The input may be gone by then.
+        task = sample.task(data.draw(st.sampled_from((sample.input, {}))))
+        steps = sample.adapter.poll(task, Handle(id, notes))
         asked, outcome = self._converse(steps, data)
         self.assertEqual({request.method for request in asked} - {"GET"}, set())
         self.assertIsInstance(outcome, Running | Done | Failed | Stopped | Transient)
@@ -170,7 +173,7 @@ class Rules(SynchronousTestCase):
     def test_cancel(self, id: str, notes: dict[str, str], data: st.DataObject) -> None:
         """It is asked once, and comes to one of three ends."""
         sample = self._drawn(data, [one for one in self.samples if one.adapter.can_cancel])
-        steps = sample.adapter.cancel(sample.task(), Handle(id, notes))
+        steps = sample.adapter.cancel(sample.task({}), Handle(id, notes))
         asked, outcome = self._converse(steps, data)
         self.assertEqual(len(asked), 1)
         self.assertIsInstance(outcome, Stopped | NotCanceled | Unclear)
@@ -222,6 +225,17 @@ class Rules(SynchronousTestCase):
         for request in _first(sample.adapter.submit(task)):
             self._allowed(request)
 
+    def test_it_waits_as_it_is_asked(self) -> None:
+        """Work that goes on is left alone for as long as the provider says."""
+        for sample in self.samples:
+            for exchange in sample.exchanges:
+                tree = exchange.response.get("json")
+                if exchange.kind != "poll" or not tree:
+                    continue
+                if isinstance(self._polled(sample, tree), Running):
+                    outcome = self._polled(sample, tree, {"retry-after": "17"})
+                    self.assertEqual(outcome, Running(17.0), sample.adapter.name)
+
     def test_unknown_words_mean_that_it_goes_on(self) -> None:
         """A provider that finds a new word for waiting has not lost the job."""
         seen = set()
@@ -255,10 +269,12 @@ class Rules(SynchronousTestCase):
             raise SkipTest("none of these adapters does that")
         return data.draw(st.sampled_from(samples))
 
-    def _polled(self, sample: Sample, tree: Any) -> object:
+    def _polled(
+        self, sample: Sample, tree: Any, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> object:
         """What comes of a poll of which every request is answered so."""
-        steps = sample.adapter.poll(sample.task(), Handle("x"))
-        return _ended(steps, Answer(200, {}, json.dumps(tree).encode()))
+        steps = sample.adapter.poll(sample.task({}), Handle("x"))
+        return _ended(steps, Answer(200, headers, json.dumps(tree).encode()))
 
     def _converse(self, steps: Steps[T], data: st.DataObject) -> tuple[list[Request], T]:
         """Answer an adapter at random, and hold each request against the rules."""

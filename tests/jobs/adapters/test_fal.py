@@ -136,10 +136,12 @@ class ResultTests(SynchronousTestCase):
     def test_files_in_the_result(self) -> None:
         """With ``sync_mode`` they are data URLs, which are let through and taken out."""
         task = task_of(FAL, "fal-ai/flux", {"sync_mode": True})
+        _, accepted = talk(FAL.submit(task), told({"request_id": "r1"}))
+        assert isinstance(accepted, Accepted)
         media = {"m1": kept(b"\x89PNG", 70_000, "data:image/png;base64,")}
         body = json.dumps({"images": [{"url": "m1"}]}).encode()
         requests, outcome = talk(
-            FAL.poll(task, HANDLE), COMPLETED, Answer(200, {}, body, media=media)
+            FAL.poll(TASK, accepted.handle), COMPLETED, Answer(200, {}, body, media=media)
         )
         self.assertEqual([request.cap for request in requests], [Cap.API, Cap.INLINE])
         assert isinstance(outcome, Done)
