@@ -147,6 +147,7 @@ class MediaJobs:
         self._stop_timer()
         await self.runner.close()
         await self.webhooks.stop()
+        await self.outputs.close()
         await self._outbound.close()
 
     def abandon(self) -> Deferred[None]:
@@ -154,6 +155,7 @@ class MediaJobs:
         self._stop_timer()
         self.runner.abandon()
         self.webhooks.abandon()
+        self.outputs.abandon()
         return Deferred.fromCoroutine(self._outbound.close())
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -28,7 +28,7 @@ INCOMING: Final = ".incoming"
 
 #: What of one file may wait for the disk: a few reads of a fast connection. A source that has
 #: given more is paused until half of it is written.
-MAX_WAITING_BYTES: Final = 1024 * 1024
+MAX_WAITING_BYTES: Final = 256 * 1024
 
 #: The beginning of a file that is kept to tell what it is; the longest sign known is 40 bytes.
 HEAD_BYTES: Final = 64

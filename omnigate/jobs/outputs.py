@@ -1,7 +1,7 @@
 """From the sources that an adapter names to outputs that are stored: fetched, judged, kept.
 
 All outputs of an attempt are brought in first, a few at once, and only then stored, so that an
-attempt that fails leaves nothing behind. What may lie around after a crash is removed at a start.
+attempt that fails leaves nothing behind. What a crash has left is removed after the next start.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from omnigate.jobs.storage_local import LocalStorage
 from omnigate.jobs.stored_names import StoredNames
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
-#: Outputs of one job that are brought in at once, and of all jobs: each may have a mebibyte waiting
-#: for the disk, and one disk has to take them all.
+#: Outputs of one job that are brought in at once, and of all jobs: one disk has to take them all.
 ARRIVING_PER_JOB: Final = 2
 MAX_ARRIVING: Final = 16
 
@@ -81,32 +80,46 @@ class Outputs:
         self._pause = pause
         self._storages: dict[str, Storage] = {LOCAL: self.local, **(others or {})}
         self._places = DeferredSemaphore(MAX_ARRIVING)
+        self._sweeping: Deferred[None] = succeed(None)
 
     async def open(self) -> None:
-        """Make the media folder, and remove what an end of the process left.
+        """Make the media folder, and remove what an end of the process left of unfinished jobs.
 
-        It is called once :attr:`names` has all jobs, and before any of them runs.
+        It is called once :attr:`names` has all jobs, and before any of them runs. What is left of
+        others is looked for from then on, since that may take minutes.
 
         :raises OSError: the folder cannot be made or read.
         """
         await self._writer.submit(partial(_make_folders, self.folder))
         await self.incoming.sweep()
         try:
-            removed = await self.local.sweep(self._is_held, self._pause)
+            await self.local.clear(sorted(self.names.unfinished))
         except StorageFault as fault:
             raise OSError(str(fault)) from None
-        if removed:
-            _log.info("{count} files in the media folder were no job's; removed", count=removed)
+        self._sweeping = Deferred.fromCoroutine(self._sweep())
 
     def close(self) -> Deferred[None]:
-        """Do nothing: whoever stores has been ended before."""
+        """End the search for what is left; whoever stores has been ended before."""
+        self._sweeping.cancel()
         return succeed(None)
 
     def abandon(self) -> None:
-        """Do nothing; what is left half done is removed at the next start."""
+        """Let go of everything; what is left half done is removed after the next start."""
+        self._sweeping.cancel()
 
-    def _is_held(self, name: str) -> bool:
-        return self.names.held(LOCAL, name)
+    async def _sweep(self) -> None:
+        try:
+            removed = await self.local.sweep(self._is_orphan, self._pause)
+        except CancelledError:
+            return
+        except Exception:
+            _log.failure("the media folder could not be searched for files that are no job's")
+            return
+        if removed:
+            _log.info("{count} files in the media folder were no job's; removed", count=removed)
+
+    def _is_orphan(self, job_id: str, name: str) -> bool:
+        return job_id not in self.names.unfinished and not self.names.held(LOCAL, name)
 
     async def store(
         self,

@@ -2,14 +2,14 @@
 
 A file is synced where it came in, moved to its place, and both folders are synced, all before the
 job says that it is there. Where the process ends in between, it lies there and no job says so: such
-are removed at a start (:meth:`LocalStorage.sweep`).
+are removed after a start (:meth:`LocalStorage.clear`, :meth:`LocalStorage.sweep`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NoReturn, TypeVar
 
@@ -21,8 +21,10 @@ from omnigate.files import (
     list_names,
     make_folder,
     move_file,
+    names_in,
     remove_empty_folder,
     remove_file,
+    remove_folder,
 )
 from omnigate.jobs.incoming import as_os_error, words_of
 from omnigate.jobs.storage import StorageFault, StoredFile
@@ -31,7 +33,7 @@ from omnigate.writer_thread import IWriter, WriterStoppedError
 T = TypeVar("T")
 
 #: Folders of jobs that are looked at in one turn of the reactor, or one job of the writer.
-SWEPT_AT_ONCE: Final = 500
+SWEPT_AT_ONCE: Final = 100
 
 #: Nothing else in the media folder is ever removed.
 _JOB_FOLDER = re.compile(r"job_[0-9a-z]{26}", re.ASCII)
@@ -62,34 +64,42 @@ class LocalStorage:
         """Remove a file, and the folder of its job with the last one in it."""
         await self._do(partial(_remove, self.path_of(name)))
 
+    async def clear(self, job_ids: Sequence[str]) -> None:
+        """Remove the folders of jobs that have nothing stored: what a crash has left of them."""
+        for begin in range(0, len(job_ids), SWEPT_AT_ONCE):
+            some = job_ids[begin : begin + SWEPT_AT_ONCE]
+            await self._do(partial(_clear, self.folder, some))
+
     async def sweep(
         self,
-        held: Callable[[str], bool],
+        is_orphan: Callable[[str, str], bool],
         pause: Callable[[], Awaitable[None]],
     ) -> int:
-        """Remove the files that no job has, at a start, before any job runs.
+        """Remove the files that no job has, while jobs run.
 
-        :param held: whether a job has the file of that name.
+        :param is_orphan: whether a file, given the id of the job in its name and its whole name, is
+            no job's and will be none's.
         :param pause: lets the reactor do something else.
         :returns: how many files were removed.
         :raises StorageFault: the folder cannot be read.
         """
-        folders = await self._do(partial(list_names, self.folder))
-        jobs = [name for name in folders if _JOB_FOLDER.fullmatch(name)]
+        jobs = await self._do(partial(_job_folders, self.folder))
         removed = 0
         for begin in range(0, len(jobs), SWEPT_AT_ONCE):
-            names = await self._do(
-                partial(_files_of, self.folder, jobs[begin : begin + SWEPT_AT_ONCE])
-            )
-            for name in [name for name in names if not held(name)]:
-                try:
-                    await self.remove(name)
-                except StorageFault as fault:
-                    _log.warn("{name} is no job's, and stays: {fault}", name=name, fault=fault)
-                else:
-                    removed += 1
+            some = jobs[begin : begin + SWEPT_AT_ONCE]
+            for job, name in await self._do(partial(_files_of, self.folder, some)):
+                if is_orphan(job, name):
+                    removed += await self._swept(name)
             await pause()
         return removed
+
+    async def _swept(self, name: str) -> int:
+        try:
+            await self.remove(name)
+        except StorageFault as fault:
+            _log.warn("{name} is no job's, and stays: {fault}", name=name, fault=fault)
+            return 0
+        return 1
 
     def _do(self, job: Callable[[], T]) -> Deferred[T]:
         return self._writer.submit(job).addErrback(_as_fault)
@@ -111,12 +121,24 @@ def _remove(path: str) -> None:
     remove_empty_folder(os.path.dirname(path))
 
 
-def _files_of(folder: str, jobs: Iterable[str]) -> list[str]:
-    """Return the names of the files of jobs; a folder without any is removed."""
-    names = []
+def _clear(folder: str, jobs: Iterable[str]) -> None:
     for job in jobs:
-        files = list_names(os.path.join(folder, job))
-        if not files:
+        remove_folder(os.path.join(folder, job))
+
+
+def _job_folders(folder: str) -> list[str]:
+    return [name for name in names_in(folder) if _JOB_FOLDER.fullmatch(name)]
+
+
+def _files_of(folder: str, jobs: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the files of jobs: each with its job, and by its whole name.
+
+    An empty folder is removed: a file is moved into a new one by the job that makes that.
+    """
+    found = []
+    for job in jobs:
+        names = list_names(os.path.join(folder, job))
+        if not names:
             remove_empty_folder(os.path.join(folder, job))
-        names += [f"{job}/{file}" for file in files]
-    return names
+        found += [(job, f"{job}/{name}") for name in names]
+    return found

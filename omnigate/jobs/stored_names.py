@@ -1,4 +1,7 @@
-"""Which stored files are some job's: a cached job has those of another, which may go before it."""
+"""Which stored files are some job's: a cached job has those of another, which may go before it.
+
+And which jobs have not ended: theirs may be stored just now.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ class StoredNames:
     """Counts the jobs that have a file, by its storage and name.
 
     It hears of every change of a job, in order: :meth:`changed` is a watcher of the job store.
+
+    :ivar unfinished: the ids of the jobs that have not ended.
     """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
+        self.unfinished: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -27,6 +33,8 @@ class StoredNames:
         """Take in the jobs there are."""
         for job in jobs:
             self._add(job.outputs)
+            if not job.is_final:
+                self.unfinished.add(job.id)
 
     def changed(self, before: Job | None, after: Job | None) -> None:
         """Take in that a job is another now, is new, or is gone (None)."""
@@ -35,6 +43,10 @@ class StoredNames:
         if old is not new and old != new:
             self._add(new)
             self._take(old)
+        if after is not None and not after.is_final:
+            self.unfinished.add(after.id)
+        elif before is not None:
+            self.unfinished.discard(before.id)
 
     def _add(self, outputs: Iterable[Output]) -> None:
         for output in outputs:

@@ -122,22 +122,34 @@ class OutputsTestCase(SynchronousTestCase):
         self.hosts = FileHosts()
         self.writer, self.worker = SynchronousWriter(), SynchronousWriter()
         self.chosen = "local"
+        self.pauses: list[Deferred[None]] | None = None
         self.outputs = self.opened()
 
     def opened(self, *jobs: Job, **storages: Any) -> Outputs:
         """Open what stores outputs, as at a start, with these jobs."""
-        outputs = Outputs(
+        self.successResultOf(self.opening(*jobs, **storages))
+        return self.latest
+
+    def opening(self, *jobs: Job, **storages: Any) -> Deferred[None]:
+        """Begin to open it."""
+        self.latest = Outputs(
             MEDIA,
             self.writer,
             self.worker,
             lambda: self.hosts,
             lambda: self.chosen,
-            lambda: succeed(None),
+            self.pause,
             storages,
         )
-        outputs.names.load(jobs)
-        self.successResultOf(Deferred.fromCoroutine(outputs.open()))
-        return outputs
+        self.latest.names.load(jobs)
+        return Deferred.fromCoroutine(self.latest.open())
+
+    def pause(self) -> Deferred[None]:
+        """Go on at once, or when the test says so."""
+        if self.pauses is None:
+            return succeed(None)
+        self.pauses.append(Deferred())
+        return self.pauses[-1]
 
     def storing(
         self, *sources: Any, limits: OutputLimits = PLENTY, **options: Any

@@ -401,6 +401,41 @@ class RetentionTest(OutputsTestCase):
         self.opened(self.job)
         self.assertEqual(sorted(self.left()), [f"{JOB}/0.png", f"{JOB}/1.png", "notes/own.txt"])
 
+    def test_what_an_unfinished_job_has_left_goes_before_it_runs(self) -> None:
+        self.successResultOf(self.storing(UrlSource(FIRST), job=a_job(OTHER)))
+        self.writer.holding = True
+        opening = self.opening(self.job, a_job(OTHER))
+        while self.writer.run(1) and not opening.called:
+            pass
+        self.assertEqual(sorted(self.left()), [f"{JOB}/0.png", f"{JOB}/1.png"])
+
+    def test_what_is_stored_while_it_is_searched_stays(self) -> None:
+        self.writer.holding = True
+        opening = self.opening(self.job, a_job(OTHER))
+        while not opening.called:
+            self.writer.run(1)
+        self.disk.mkdir(f"{MEDIA}/{OTHER}")
+        self.disk.put(f"{MEDIA}/{OTHER}/0.png", b"of a job that runs")
+        self.disk.put(f"{MEDIA}/{JOB}/5.png", b"of none")
+        self.writer.run()
+        self.assertEqual(sorted(self.left()), [f"{JOB}/0.png", f"{JOB}/1.png", f"{OTHER}/0.png"])
+
+    def test_the_search_ends_with_the_stores(self) -> None:
+        for end in ("close", "abandon"):
+            self.pauses = []
+            opened = self.opened(self.job)
+            getattr(opened, end)()
+            self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_a_folder_that_cannot_be_searched_is_no_end(self) -> None:
+        self.writer.holding = True
+        opening = self.opening(self.job)
+        self.writer.run(2)
+        self.disk.fail("listdir", times=5)
+        self.writer.run()
+        self.successResultOf(opening)
+        self.assertEqual(len(self.flushLoggedErrors(StorageFault)), 1)
+
     def test_an_empty_folder_of_a_job_goes_at_a_start(self) -> None:
         self.disk.mkdir(f"{MEDIA}/{OTHER}")
         self.opened(self.job)
