@@ -26,7 +26,7 @@ from omnigate.jobs.adapters.base import (
     Transient,
 )
 from omnigate.jobs.adapters.fields import DURATIONS, MEDIA, NUMBER, TEXT, Kind, Media
-from omnigate.jobs.adapters.reading import BadAnswer, member, text_at
+from omnigate.jobs.adapters.reading import BadAnswer, few, member, text_at
 from omnigate.jobs.job import Billable
 from omnigate.outbound.messages import Answer, Cap
 
@@ -202,13 +202,9 @@ def _config(task: Task) -> dict[str, Any]:
     return config
 
 
-def _few(value: object) -> list[Any]:
-    return value[:MAX_PARTS] if isinstance(value, list) else []
-
-
 def _media(body: Mapping[str, Any], answer: Answer) -> Iterator[Source]:
-    for candidate in _few(member(body, "candidates")):
-        for part in _few(member(candidate, "content", "parts")):
+    for candidate in few(member(body, "candidates"), MAX_PARTS):
+        for part in few(member(candidate, "content", "parts"), MAX_PARTS):
             # A draft that the model made on its way is no output.
             if member(part, "thought") is True:
                 continue
@@ -222,7 +218,7 @@ def _media(body: Mapping[str, Any], answer: Answer) -> Iterator[Source]:
 
 
 def _without_media(body: Mapping[str, Any], credential: str) -> Failed:
-    candidates = _few(member(body, "candidates"))
+    candidates = few(member(body, "candidates"), MAX_PARTS)
     blocked = text_at(body, "promptFeedback", "blockReason")
     if not candidates and blocked:
         return judging.failed(f"prompt blocked: {blocked}", credential)
@@ -289,7 +285,7 @@ def _films(
         return judging.failed(judging.told_error(operation), task.credential)
     response = member(operation, "response", "generateVideoResponse")
     found = []
-    for sample in _few(member(response, "generatedSamples")):
+    for sample in few(member(response, "generatedSamples"), MAX_PARTS):
         address = text_at(sample, "video", "uri")
         made = google.file_source(address, answer, task.base_url, task.credential, "video/mp4")
         if made is not None:
@@ -298,6 +294,6 @@ def _films(
         return Done(found, provider_job_id=handle.provider_job_id)
     reasons = member(response, "raiMediaFilteredReasons")
     if isinstance(reasons, list) or member(response, "raiMediaFilteredCount"):
-        listed = [reason for reason in _few(reasons)[:MAX_REASONS] if isinstance(reason, str)]
+        listed = [reason for reason in few(reasons, MAX_REASONS) if isinstance(reason, str)]
         return judging.failed("; ".join(listed) or "the film was filtered", task.credential)
     return judging.bad_answer("completed without an output")

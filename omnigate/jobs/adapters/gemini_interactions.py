@@ -30,7 +30,7 @@ from omnigate.jobs.adapters.base import (
     Unclear,
 )
 from omnigate.jobs.adapters.fields import DURATIONS, MEDIA, NUMBER, TEXT, Kind, Media
-from omnigate.jobs.adapters.reading import BadAnswer, id_at, member, text_at
+from omnigate.jobs.adapters.reading import BadAnswer, few, id_at, member, text_at
 from omnigate.jobs.job import PROVIDER_BAD_ANSWER, Billable, JobError
 from omnigate.outbound.messages import Answer, Cap
 
@@ -252,10 +252,6 @@ def _outcome(
     return judging.running(answer)
 
 
-def _few(value: object) -> list[Any]:
-    return value[:MAX_BLOCKS] if isinstance(value, list) else []
-
-
 def _newest(interaction: Mapping[str, Any]) -> list[Any]:
     """Return the steps that answer the newest input: earlier ones are those of the talk before."""
     steps = member(interaction, "steps")
@@ -270,7 +266,7 @@ def _sources(task: Task, interaction: Mapping[str, Any], answer: Answer) -> Iter
     for step in _newest(interaction):
         if text_at(step, "type") != "model_output":
             continue
-        for block in _few(member(step, "content")):
+        for block in few(member(step, "content"), MAX_BLOCKS):
             found = _source(task, block, answer)
             if found is not None:
                 yield found

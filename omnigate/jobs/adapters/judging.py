@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from omnigate.dialects.strike import PieceStriker
 from omnigate.jobs.adapters.base import Failed, Running, Transient
-from omnigate.jobs.adapters.reading import BadAnswer, member, read_object, text_at
+from omnigate.jobs.adapters.reading import BadAnswer, few, member, read_object, text_at
 from omnigate.jobs.job import (
     MAX_MESSAGE_CHARS,
     PROVIDER_BAD_ANSWER,
@@ -61,16 +61,14 @@ def told_error(body: object) -> str:
         text_at(body, "error"),
         text_at(body, "detail"),
         text_at(detail, "message"),
-        "; ".join(_located(part) for part in _few(detail) if text_at(part, "msg")),
+        "; ".join(_located(part) for part in few(detail, _MAX_DETAILS) if text_at(part, "msg")),
         text_at(body, "message"),
         text_at(body, "title"),
-        next((found for part in _few(errors) if (found := text_at(part, "message"))), ""),
+        next(
+            (found for part in few(errors, _MAX_DETAILS) if (found := text_at(part, "message"))), ""
+        ),
     )
     return next((found for found in candidates if found.strip()), "")
-
-
-def _few(value: object) -> list[Any]:
-    return value[:_MAX_DETAILS] if isinstance(value, list) else []
 
 
 def _located(part: object) -> str:
@@ -202,7 +200,7 @@ def wait_seconds(answer: Answer, body: object = None) -> float:
     if asked:
         seconds = _seconds(asked)
         return _until(asked, answer.headers.get("date", "")) if seconds is None else seconds
-    for detail in _few(member(body, "error", "details")):
+    for detail in few(member(body, "error", "details"), _MAX_DETAILS):
         seconds = _seconds(text_at(detail, "retryDelay").removesuffix("s"))
         if seconds is not None:
             return seconds

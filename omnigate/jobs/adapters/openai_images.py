@@ -20,7 +20,7 @@ from omnigate.jobs.adapters.base import (
     SubmitOutcome,
     Task,
 )
-from omnigate.jobs.adapters.reading import member, text_at
+from omnigate.jobs.adapters.reading import few, member, text_at
 from omnigate.jobs.job import Billable
 from omnigate.outbound.messages import Answer, Cap
 
@@ -81,10 +81,9 @@ class OpenaiImages(Adapter):
 
 
 def _sources(task: Task, body: Mapping[str, Any], answer: Answer) -> list[Source]:
-    listed = member(body, "data")
     named = _type_named(task, body)
     found: list[Source | None] = []
-    for entry in listed[: sources.MAX_SOURCES] if isinstance(listed, list) else ():
+    for entry in few(member(body, "data"), sources.MAX_SOURCES):
         text = text_at(entry, "b64_json")
         if text:
             found.append(inline.checked(inline.media(text, answer, named)))

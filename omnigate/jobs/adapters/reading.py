@@ -84,6 +84,11 @@ def member(value: object, *path: str) -> Any:
     return value
 
 
+def few(value: object, most: int) -> list[Any]:
+    """Return the first items of a list, ``most`` of them; none of anything else."""
+    return value[:most] if isinstance(value, list) else []
+
+
 def text_at(value: object, *path: str) -> str:
     """Return the text that stands at a path, as valid Unicode; empty where there is none."""
     found = member(value, *path)

@@ -10,7 +10,6 @@ and it alone, is sent again where it may not have arrived.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -36,7 +35,7 @@ from omnigate.jobs.adapters.base import (
     Transient,
     Unclear,
 )
-from omnigate.jobs.adapters.reading import BadAnswer, id_at, member, text_at
+from omnigate.jobs.adapters.reading import BadAnswer, few, id_at, member, text_at
 from omnigate.jobs.job import PROVIDER_BAD_ANSWER, Billable, JobError
 from omnigate.outbound.messages import Answer, Request
 
@@ -169,7 +168,7 @@ def _with_fields(outcome: Failed, answer: Answer, task: Task) -> Failed:
     listed = member(judging.error_body(answer), "error", "details", "errors")
     faults = [
         f"{text_at(fault, 'path')}: {text_at(fault, 'message')}"
-        for fault in (listed if isinstance(listed, list) else [])[:_MAX_FIELD_ERRORS]
+        for fault in few(listed, _MAX_FIELD_ERRORS)
     ]
     if not faults:
         return outcome
@@ -185,12 +184,11 @@ def _result(task: Task, handle: Handle, answer: Answer) -> PollOutcome:
     told = judging.read_poll(answer, task.credential)
     if isinstance(told, Failed | Transient):
         return told
-    artifacts = member(told, "data", "result", "artifacts")
     found: list[Source] = []
-    for artifact in itertools.islice(artifacts if isinstance(artifacts, list) else [], 10_000):
+    for artifact in few(member(told, "data", "result", "artifacts"), sources.MAX_SOURCES):
         url, content_type = text_at(artifact, "url"), sources.type_at(artifact, "content_type")
         source = sources.source(url, answer, task.base_url, content_type)
-        if source is not None and len(found) < sources.MAX_SOURCES:
+        if source is not None:
             found.append(source)
     if not found:
         return judging.bad_answer("completed without a file")
