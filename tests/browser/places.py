@@ -68,6 +68,7 @@ PLACES: Final = (
     Place("/config"),
     Place("/config?read=again"),
     Place("/config/routes"),
+    Place("/config/media"),
     Place("/config/keys"),
     Place("/config/text"),
     Place("/config/history"),

@@ -11,6 +11,7 @@ from omnigate.control.dashboard.config_view import (
     ROWS_A_PAGE,
     fault_lines,
     key_line,
+    media_line,
     route_line,
     upstream_line,
 )
@@ -25,6 +26,7 @@ PATH: Final = "/config"
 TABS: Final = {
     PATH: "Upstreams",
     f"{PATH}/routes": "Routes",
+    f"{PATH}/media": "Media routes",
     f"{PATH}/keys": "Keys of the file",
     f"{PATH}/text": "Text",
     f"{PATH}/history": "History",
@@ -51,6 +53,7 @@ class ConfigPage:
         return (
             Endpoint("GET", PATH, self.upstreams, free_query=True),
             Endpoint("GET", f"{PATH}/routes", self.routes, free_query=True),
+            Endpoint("GET", f"{PATH}/media", self.media, free_query=True),
             Endpoint("GET", f"{PATH}/keys", self.keys, free_query=True),
             Endpoint("GET", f"{PATH}/text", self.text, free_query=True),
             Endpoint("POST", f"{PATH}/reload", self.reload, body_limit=MAX_FORM_BYTES),
@@ -64,6 +67,11 @@ class ConfigPage:
         """Show the routes."""
         rows = self._sources.config_file.config.routes
         return self._table(call, f"{PATH}/routes", rows, route_line)
+
+    async def media(self, call: Call) -> Answer:
+        """Show the routes of media jobs."""
+        rows = self._sources.config_file.config.media.routes
+        return self._table(call, f"{PATH}/media", rows, media_line)
 
     async def keys(self, call: Call) -> Answer:
         """Show the keys of the file; managed keys are elsewhere."""

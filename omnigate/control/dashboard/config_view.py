@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from omnigate.config.media import MediaRouteConfig, MediaTargetConfig
 from omnigate.config.schema import KeyConfig, RouteConfig, TargetConfig, UpstreamConfig
 from omnigate.config.structure import Fault
 from omnigate.control.config_changes import TABLES
@@ -103,6 +104,57 @@ def _target(target: TargetConfig, weighs: bool) -> str:
     if target.price is not None:
         words += f", ${target.price.input} in and ${target.price.output} out per million tokens"
     return words
+
+
+@attrs.frozen
+class MediaLine:
+    """One route of media jobs.
+
+    :ivar targets: the first ones, each in words.
+    :ivar more: how many there are beside these.
+    :ivar inputs: what its jobs may say, in words.
+    """
+
+    model: str
+    targets: Sequence[str]
+    more: int
+    inputs: str
+    timeout_s: int
+    cache_ttl_s: int
+
+
+def media_line(route: MediaRouteConfig) -> MediaLine:
+    """Return a route of media jobs as it is shown."""
+    targets = [_media_target(target) for target in route.targets[:MAX_ENTRIES]]
+    inputs = "any field" if route.allowed_input is None else _value(route.allowed_input)
+    if route.price_multipliers:
+        inputs += f"; the price depends on {_value(tuple(route.price_multipliers))}"
+    more = len(route.targets) - len(targets)
+    return MediaLine(route.model, targets, more, inputs, route.timeout_s, route.cache_ttl_s)
+
+
+def _media_target(target: MediaTargetConfig) -> str:
+    words = f"{target.model} at {target.adapter}"
+    if target.base_url is not None:
+        words += f" ({redacted(target.base_url)})"
+    words += f", credential {target.api_key_env}" if target.api_key_env else ", no credential"
+    if target.price is None:
+        return f"{words}, no price"
+    parts = [
+        f"${amount.normalize():f} {_PRICES[name]}"
+        for name in _PRICES
+        if (amount := getattr(target.price, name))
+    ]
+    return f"{words}, {' and '.join(parts) or 'free'}"
+
+
+#: The parts of a price, and what each is for.
+_PRICES: Final = {
+    "per_job": "a job",
+    "per_output": "an output",
+    "per_second": "a second",
+    "per_million_characters": "per million characters",
+}
 
 
 @attrs.frozen

@@ -48,12 +48,22 @@ class InForceTests(ConfigCase):
         page = self.visitor.page("/config/keys")
         self.assertEqual(page.one("a", href="/keys/app").text, "app")
 
+    def test_media(self) -> None:
+        """Routes of media jobs, with their targets, and for how long jobs are kept."""
+        target = '{ adapter = "fal", model = "fal-ai/flux", api_key_env = "FAL_KEY" }'
+        route = f'[[media.routes]]\nmodel = "flux"\ntargets = [{target}]\n'
+        self.reload(CONFIG + route)
+        page = self.visitor.page("/config/media")
+        self.assertIn("fal-ai/flux at fal, credential FAL_KEY, no price", page.text)
+        self.assertIn("media jobs for 30 days", page.text)
+
     def test_an_empty_config(self) -> None:
         """It says what to do first."""
         self.reload("")
         for path, words in (
             ("/config", "No upstream"),
             ("/config/routes", "No route"),
+            ("/config/media", "No media route"),
             ("/config/keys", "No key in the file"),
         ):
             self.assertIn(words, self.visitor.page(path).text)

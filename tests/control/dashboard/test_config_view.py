@@ -10,12 +10,14 @@ from omnigate.control.dashboard.config_view import (
     MAX_FAULTS,
     ChangeLine,
     KeyLine,
+    MediaLine,
     RouteLine,
     UpstreamLine,
     change_lines,
     change_words,
     fault_lines,
     key_line,
+    media_line,
     route_line,
     upstream_line,
 )
@@ -64,6 +66,41 @@ targets = [
   { upstream = "odd", model = "m9" },
 ]
 """)
+
+
+MEDIA = load_config("""
+[[media.routes]]
+model = "flux"
+timeout_s = 60
+targets = [{ adapter = "fal", model = "m", base_url = "http://h:1/fal" }]
+
+[[media.routes]]
+model = "film"
+cache_ttl_s = 5
+allowed_input = ["prompt", "size", "duration"]
+price_multipliers = { size = { big = 2 } }
+targets = [
+  {adapter = "xai_video", model = "v", api_key_env = "X", price={per_second=0.050, per_job=1}},
+  { adapter = "sume", model = "s", price = {} },
+]
+""").media
+
+
+class MediaTests(SynchronousTestCase):
+    """Routes of media jobs in words."""
+
+    def test_lines(self) -> None:
+        plain, film = map(media_line, MEDIA.routes)
+        words = "m at fal (http://h:1/fal), no credential, no price"
+        self.assertEqual(plain, MediaLine("flux", [words], 0, "any field", 60, 0))
+        self.assertEqual(
+            film.targets,
+            [
+                "v at xai_video, credential X, $1 a job and $0.05 a second",
+                "s at sume, no credential, free",
+            ],
+        )
+        self.assertEqual(film.inputs, "prompt, size, duration; the price depends on size")
 
 
 class TableTests(SynchronousTestCase):
