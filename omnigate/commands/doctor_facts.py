@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from omnigate.admin_client import DEFAULT_URL, connection_to, cut_off, shown_url
-from omnigate.commands.doctor_media import NamedSecret, named_secrets
+from omnigate.commands.doctor_media import NamedSecret, media_routes, named_secrets
 from omnigate.commands.plane_environ import PlaneEnvirons, control_url, url_of
 from omnigate.config.schema import MAX_CONFIG_BYTES, ConfigError, load_config
 from omnigate.config.values import BadValueError, env_name
@@ -321,7 +321,7 @@ def _read_config(
         source=source,
         in_force=in_force,
         faults=faults,
-        routes=len(list(_rows(config.get("routes")))),
+        routes=len(list(_rows(config.get("routes")))) + media_routes(config),
         upstreams=tuple(
             _upstream(row, fault, environs.data)
             for row, fault in zip(upstreams, reached, strict=True)

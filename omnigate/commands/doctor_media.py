@@ -43,6 +43,12 @@ def named_secrets(config: Any, environ: Mapping[str, str]) -> tuple[NamedSecret,
     return tuple(found.values())
 
 
+def media_routes(config: Any) -> int:
+    """Return how many routes of media jobs a config has."""
+    media = config.get("media")
+    return sum(1 for _ in _rows(media.get("routes"))) if isinstance(media, Mapping) else 0
+
+
 def _named(config: Any) -> Iterator[tuple[object, str, bool]]:
     media = config.get("media")
     media = media if isinstance(media, Mapping) else {}

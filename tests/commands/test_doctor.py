@@ -25,7 +25,7 @@ from omnigate.commands.doctor_facts import (
     samples,
 )
 from omnigate.commands.doctor_finding import Finding
-from omnigate.commands.doctor_media import named_secrets
+from omnigate.commands.doctor_media import media_routes, named_secrets
 from tests.test_admin_client import TOKEN, AdminServerTestCase, FakeAdmin
 
 ALIVE = Answer(200, '{"status":"ok"}', skew=0.2)
@@ -241,6 +241,9 @@ class CheckTests(SynchronousTestCase):
         )
         self.assertEqual([bool(secret.fault) for secret in named], [False] * 4 + [True])
         self.assertEqual(named_secrets({"media": 1, "keys": 2}, {}), ())
+        self.assertEqual(
+            (media_routes(told), media_routes({}), media_routes({"media": 1})), (2, 0, 0)
+        )
         known: dict[str, Any] = {"config": Config("f", True, (), 1, (), named)}
         self.judged("media credentials", "note", "not known here", **known)
         known["control_settings"] = True
