@@ -30,6 +30,9 @@ INCOMING: Final = ".incoming"
 #: given more is paused until half of it is written.
 MAX_WAITING_BYTES: Final = 256 * 1024
 
+#: What a piece takes beside its bytes: a peer may send them one by one.
+PIECE_OVERHEAD: Final = 64
+
 #: The beginning of a file that is kept to tell what it is; the longest sign known is 40 bytes.
 HEAD_BYTES: Final = 64
 
@@ -46,10 +49,9 @@ class _Content:
         self._hash = hashlib.sha256()
 
     def write(self, pieces: Sequence[bytes]) -> None:
-        file = self._opened()
-        for piece in pieces:
-            file.write(piece)
-            self._hash.update(piece)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._opened().write(data)
+        self._hash.update(data)
 
     def finish(self) -> str:
         """Sync and close the file.
@@ -119,7 +121,7 @@ class IncomingFile:
         if len(self._head) < HEAD_BYTES:
             self._head += data[: HEAD_BYTES - len(self._head)]
         self._waiting.append(data)
-        self._waiting_bytes += len(data)
+        self._waiting_bytes += len(data) + PIECE_OVERHEAD
         if self._waiting_bytes + self._in_hand > MAX_WAITING_BYTES:
             self._pause()
         self._push()

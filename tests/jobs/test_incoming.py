@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
-from omnigate.jobs.incoming import HEAD_BYTES, MAX_WAITING_BYTES, Incoming, IncomingFile
+from omnigate.jobs.incoming import (
+    HEAD_BYTES,
+    MAX_WAITING_BYTES,
+    PIECE_OVERHEAD,
+    Incoming,
+    IncomingFile,
+)
 from omnigate.testing.memory_disk import MemoryDisk
 from omnigate.testing.writer import SynchronousWriter
 
@@ -104,8 +110,8 @@ class SlowDiskTest(IncomingTestCase):
 
     def test_the_source_is_paused_and_resumed(self) -> None:
         sink = self.sink()
-        piece = bytes(64 * 1024)
-        for _ in range(MAX_WAITING_BYTES // len(piece)):
+        piece = bytes(64 * 1024 - PIECE_OVERHEAD)
+        for _ in range(MAX_WAITING_BYTES // (len(piece) + PIECE_OVERHEAD)):
             sink.write(piece)
         self.assertEqual(self.source.told, [])
         sink.write(piece)
@@ -115,6 +121,16 @@ class SlowDiskTest(IncomingTestCase):
         self.assertEqual(self.source.told, ["pause"])
         self.assertEqual(self.writer.run(1), 1)
         self.assertEqual(self.source.told, ["pause", "resume"])
+
+    def test_bytes_that_come_one_by_one(self) -> None:
+        sink, count = self.sink(), 0
+        while not self.source.told:
+            sink.write(b"x")
+            count += 1
+        self.assertLess(count, 5_000)
+        self.writer.run()
+        self.assertEqual(self.disk.calls.count("write"), 2)
+        self.assertEqual(list(self.left().values()), [b"x" * count])
 
     def test_one_job_at_a_time_waits_for_the_writer(self) -> None:
         sink = self.sink()
