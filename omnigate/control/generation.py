@@ -320,6 +320,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         snapshots=snapshots,
         search=search,
         data_plane=lasting.data_plane,
+        media=media,
     )
     # Until these are open, an admin key is answered that they are not.
     lasting.credentials.admin_keys = admin_keys

@@ -50,6 +50,8 @@ AUDIENCES: Final[Mapping[str, str]] = {
     "": PEOPLE,
     "live": PEOPLE,
     "requests": PEOPLE,
+    "jobs": PEOPLE,
+    "job-files": PEOPLE,
     "keys": PEOPLE,
     "models": PEOPLE,
     "usage": PEOPLE,

@@ -9,7 +9,7 @@ import attrs
 
 from omnigate.control.audit_line import FAILED, AuditLine
 from omnigate.control.dashboard.formats import filled
-from omnigate.control.dashboard.paths import key_path
+from omnigate.control.dashboard.paths import job_path, key_path
 
 #: Lines of a page; one may list twenty changes.
 LINES_A_PAGE: Final = 50
@@ -158,6 +158,8 @@ class Story:
         path = _PLACES.get(kind, "")
         if kind == "key" and has_key:
             path = key_path(line.target)
+        elif kind == "job":
+            path = job_path(line.target)
         return AuditRow(line, outcome, path, self._members(line))
 
     def _members(self, line: AuditLine) -> list[Member]:

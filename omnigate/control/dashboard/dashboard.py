@@ -6,6 +6,8 @@ from omnigate.control.dashboard.admin_keys_page import AdminKeysPage
 from omnigate.control.dashboard.audit_page import AuditPage
 from omnigate.control.dashboard.config_history_page import ConfigHistoryPage
 from omnigate.control.dashboard.config_page import ConfigPage
+from omnigate.control.dashboard.job_files_page import JobFilesPage
+from omnigate.control.dashboard.jobs_page import JobsPage
 from omnigate.control.dashboard.key_form_page import KeyFormPage
 from omnigate.control.dashboard.keys_page import KeysPage
 from omnigate.control.dashboard.models_page import ModelsPage
@@ -29,6 +31,8 @@ class Dashboard:
             keys,
             KeyFormPage(pages, sources, keys),
             RequestsPage(pages, sources),
+            JobsPage(pages, sources),
+            JobFilesPage(sources),
             ModelsPage(pages, sources),
             UsagePage(pages, sources),
             RefusalsPage(pages, sources),

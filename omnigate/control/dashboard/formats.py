@@ -86,6 +86,15 @@ def percent(share: float) -> str:
     return f"{value:.0f}{THIN}%" if value >= 9.95 or value == 0 else f"{value:.1f}{THIN}%"
 
 
+def size(length: int) -> str:
+    """Return a length in bytes in three digits: ``812 B``, ``1.4 kB``, ``23 MB``."""
+    for step, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if length >= step * 0.9995:
+            value = length / step
+            return f"{value:.{0 if value >= 9.95 else 1}f}{THIN}{unit}"
+    return f"{length}{THIN}B"
+
+
 def utc(ms: int) -> str:
     """Return a moment as text, for what shows on hover."""
     text = rfc3339(ms)
@@ -124,6 +133,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "exact_dollars": exact_dollars,
     "duration": duration,
     "percent": percent,
+    "size": size,
     "moment": moment,
     "utc": utc,
     "instant": instant,

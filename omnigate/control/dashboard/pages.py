@@ -50,6 +50,7 @@ class Place:
 MENU: Final = (
     Place("/", "Overview"),
     Place("/requests", "Requests"),
+    Place("/jobs", "Jobs"),
     Place("/keys", "Keys"),
     Place("/models", "Models"),
     Place("/usage", "Usage"),
@@ -100,6 +101,8 @@ class Pages:
             admin_key_path=paths.admin_key_path,
             model_path=paths.model_path,
             request_path=paths.request_path,
+            job_path=paths.job_path,
+            jobs_path=paths.jobs_path,
             search_path=paths.search_path,
             menu=MENU,
             version=omnigate.__version__,

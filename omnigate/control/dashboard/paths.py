@@ -43,3 +43,19 @@ def search_path(filters: Mapping[str, str]) -> str:
     """Return where the list of requests is with filters; those that are empty are left out."""
     query = urlencode({name: value for name, value in filters.items() if value})
     return f"/requests?{query}" if query else "/requests"
+
+
+def job_path(job_id: str) -> str:
+    """Return where the page of a media job is."""
+    return f"/jobs/{job_id}"
+
+
+def job_file_path(job_id: str, n: int) -> str:
+    """Return where an output of a media job is shown to people."""
+    return f"/job-files/{job_id}/{n}"
+
+
+def jobs_path(filters: Mapping[str, str]) -> str:
+    """Return where the list of media jobs is with filters; those that are empty are left out."""
+    query = urlencode({name: value for name, value in filters.items() if value})
+    return f"/jobs?{query}" if query else "/jobs"

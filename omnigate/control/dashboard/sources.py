@@ -17,6 +17,7 @@ from omnigate.control.dashboard.live import Live
 from omnigate.control.keys import KeyBook
 from omnigate.control.last_uses import LastUses
 from omnigate.control.lately import Lately
+from omnigate.control.media_jobs import MediaJobs
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.snapshots import Snapshots
@@ -32,6 +33,7 @@ class Sources:
     :ivar pause: lets the reactor do something else.
     :ivar live: where parts of pages are registered that come up by themselves.
     :ivar data_plane: where a request can be tried.
+    :ivar media: the job store, and all that runs jobs.
     """
 
     book: KeyBook
@@ -52,3 +54,4 @@ class Sources:
     snapshots: Snapshots
     search: EventSearch
     data_plane: DataPlane
+    media: MediaJobs
