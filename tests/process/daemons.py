@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 from twisted.trial.unittest import SkipTest
@@ -519,8 +519,10 @@ def shared_folder(name: str, file: str) -> Path:
 
 _shared: dict[str, Gateway] = {}
 
+G = TypeVar("G", bound="Gateway")
 
-def shared(name: str, build: Callable[[], Gateway]) -> Gateway:
+
+def shared(name: str, build: Callable[[], G]) -> G:
     """A gateway that several test classes drive and none of them breaks.
 
     It is built at its first use and stopped when another one is asked for, or at exit: trial knows
@@ -528,7 +530,7 @@ def shared(name: str, build: Callable[[], Gateway]) -> Gateway:
     """
     known = _shared.get(name)
     if known is not None:
-        return known
+        return cast(G, known)
     for other in list(_shared):
         _shared.pop(other).stop()
     gateway = _shared[name] = build()

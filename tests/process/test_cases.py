@@ -1,8 +1,8 @@
 """The collection of field cases that may lie beside the checkout, played against the real daemons.
 
-The collection has a runner and an adapter of its own; here they are told which daemons to start,
-and what of the collection this version does not do yet. Where it is not there, nothing is tried:
-what the project needs of it for good stands in ``tests/planes``.
+The collection has a runner and an adapter of its own; here they are told which daemons to start.
+Where it is not there, nothing is tried: what the project needs of it for good stands in
+``tests/planes``.
 """
 
 import importlib.util
@@ -15,18 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.demo_children import python_environ
 from tests.process.daemons import shared_folder
 
 #: Cases at once. Each has two daemons and spends most of its time in waits of its script.
 WORKERS = 2
-
-#: What this version does not do, by the area of a case.
-NOT_YET = {
-    "media-jobs": "there are no media jobs yet",
-}
 
 
 def load(path: Path) -> ModuleType:
@@ -69,10 +64,9 @@ class CasesTests(SynchronousTestCase):
     def test_required(self) -> None:
         """All of them pass."""
         self.start_with_ours()
-        chosen = [case for case in self.cases if case["area"] not in NOT_YET]
-        self.assertTrue(chosen)
+        self.assertTrue(self.cases)
         # The adapter keeps its daemons in a global: each worker has one of its own.
-        queues = [chosen[start::WORKERS] for start in range(WORKERS)]
+        queues = [self.cases[start::WORKERS] for start in range(WORKERS)]
         with ThreadPoolExecutor(WORKERS) as pool:
             failed = [line for lines in pool.map(self.play, queues) for line in lines]
         self.assertEqual(failed, [], "\n".join(failed))
@@ -87,13 +81,3 @@ class CasesTests(SynchronousTestCase):
                 reasons = "; ".join([*result.bad, *result.notes])
                 failed.append(f"{case['id']}: {result.outcome}: {reasons}")
         return failed
-
-    def test_not_yet(self) -> None:
-        """Those that need what there is not yet."""
-        waiting = [
-            f"{case['id']} ({NOT_YET[case['area']]})"
-            for case in self.cases
-            if case["area"] in NOT_YET
-        ]
-        if waiting:
-            raise SkipTest("not tried: " + ", ".join(waiting))

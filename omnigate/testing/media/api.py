@@ -11,7 +11,7 @@ import attrs
 
 from omnigate.testing.media.modes import Modes, UnknownModeError, count_of, split_model
 from omnigate.testing.media.reply import Reply
-from omnigate.testing.media.work import Work, World
+from omnigate.testing.media.work import Work, World, prompt_of
 from omnigate.testing.provider_request import SeenRequest
 
 #: Beyond what a gateway takes of an answer about a job.
@@ -134,8 +134,8 @@ class Api(ABC):
             name, modes = split_model(model)
         except UnknownModeError as error:
             raise Refusal(404, f"no such model: {error}") from None
-        modes = {**modes, **self.world.scripted(self.adapter)}
-        refusal = self._ordered_refusal(f"{self.adapter}/{model}", modes)
+        modes = {**modes, **self.world.scripted(self.adapter, given)}
+        refusal = self._ordered_refusal(f"{self.adapter}/{model}/{prompt_of(given)}", modes)
         if refusal is not None:
             return refusal
         work = self.world.begin(self.adapter, name, modes, given, self.type_for(name, given))

@@ -4,7 +4,7 @@
 serves until it is stopped. Each adapter's ``base_url`` is ``http://127.0.0.1:PORT/ADAPTER`` and its
 credential ``test-ADAPTER``. How work goes wrong is said by the model's name (``flux~fail``;
 ``--list`` shows every word), or ordered before: ``POST /_/script`` with ``{"adapter", "modes",
-"times"}``.
+"times"}`` for the next ones, or with ``"prompt"`` for all that are asked for with it.
 
 ``GET /_/jobs`` tells what was begun, ``GET /_/log`` every request, ``GET /_/hooks`` the webhooks
 that came to ``/hook/NAME``; ``POST /_/hook/NAME`` says how one answers, and ``POST /_/reset``
@@ -131,7 +131,8 @@ class MediaProvider:
         try:
             if what == "script":
                 times = int(fields.get("times", 1))
-                self.world.script(str(fields["adapter"]), str(fields.get("modes", "")), times)
+                modes, prompt = str(fields.get("modes", "")), str(fields.get("prompt", ""))
+                self.world.script(str(fields["adapter"]), modes, times, prompt)
                 return Reply(200, {})
             if len(rest) == 2 and rest[0] == "hook":
                 self.hooks.order(rest[1], fields)

@@ -70,8 +70,9 @@ class Work:
 
     def content(self, number: int) -> bytes:
         """Return one file."""
-        seed = f"{self.input.get('prompt') or self.input.get('text') or ''}/{number}"
-        return made(self.content_type, seed, count_of(self.modes, "bytes", 0))
+        return made(
+            self.content_type, f"{prompt_of(self.input)}/{number}", count_of(self.modes, "bytes", 0)
+        )
 
     def base64(self, number: int) -> str:
         """Return one file in base64."""
@@ -100,6 +101,7 @@ class World:
     works: dict[str, Work] = attrs.Factory(dict)
     submits: dict[str, int] = attrs.Factory(dict)
     scripts: dict[str, list[Modes]] = attrs.Factory(dict)
+    by_prompt: dict[tuple[str, str], Modes] = attrs.Factory(dict)
     refused: dict[str, int] = attrs.Factory(dict)
     by_key: dict[str, str] = attrs.Factory(dict)
     made: int = 0
@@ -108,17 +110,24 @@ class World:
         """Forget everything."""
         for table in (self.works, self.submits, self.scripts, self.refused, self.by_key):
             table.clear()
+        self.by_prompt.clear()
 
-    def script(self, adapter: str, modes: str, times: int) -> None:
-        """Have the next works of an adapter behave so.
+    def script(self, adapter: str, modes: str, times: int, prompt: str = "") -> None:
+        """Have the next works of an adapter behave so, or every one of a prompt.
 
         :raises omnigate.testing.media.modes.UnknownModeError: a word is none.
         """
         found = read_modes(modes.split("~")) if modes else {}
-        self.scripts.setdefault(adapter, []).extend([found] * times)
+        if prompt:
+            self.by_prompt[adapter, prompt] = found
+        else:
+            self.scripts.setdefault(adapter, []).extend([found] * times)
 
-    def scripted(self, adapter: str) -> Modes:
+    def scripted(self, adapter: str, given: dict[str, Any]) -> Modes:
         """Return what the next work of an adapter was ordered to do."""
+        ordered = self.by_prompt.get((adapter, prompt_of(given)))
+        if ordered is not None:
+            return ordered
         waiting = self.scripts.get(adapter)
         return waiting.pop(0) if waiting else {}
 
@@ -151,3 +160,8 @@ class World:
     def urls(self, work: Work) -> list[str]:
         """Return where all outputs lie."""
         return [self.url(work, number) for number in range(work.outputs)]
+
+
+def prompt_of(given: dict[str, Any]) -> str:
+    """Return what was asked for in words."""
+    return str(given.get("prompt") or given.get("text") or "")
