@@ -52,6 +52,9 @@ class Owner(Shape):
     def connection_free(self, connection: Connection) -> None:
         """It may carry another request."""
 
+    def connection_left(self, connection: Connection) -> None:
+        """Nothing more is said on it; have it closed."""
+
     def connection_gone(self, connection: Connection) -> None:
         """It is closed; told once."""
 
@@ -79,6 +82,7 @@ class Connection(Protocol):
         self._searched = 0
         self._interim = 0
         self._paused = False
+        self._left = False
         self._dropped = False
 
     def connectionMade(self) -> None:
@@ -103,7 +107,7 @@ class Connection(Protocol):
     @property
     def usable(self) -> bool:
         """Whether a request may be sent on it."""
-        return not self._dropped and self._taker is None
+        return not (self._dropped or self._left or self._taker is not None)
 
     def pause(self) -> None:
         """Take nothing more for now."""
@@ -202,13 +206,16 @@ class Connection(Protocol):
         assert head is not None
         assert reader is not None
         self._taker = None
-        if self._keep and head.keep_alive and taker.sent and not reader.rest:
-            self.used = True
-            self.resume()
-        else:
+        if reader.rest or not taker.sent:
             self.drop()
-        if not self._dropped:
-            self._owner.connection_free(self)
+        elif not self._dropped:
+            self.resume()
+            if self._keep and head.keep_alive:
+                self.used = True
+                self._owner.connection_free(self)
+            else:
+                self._left = True
+                self._owner.connection_left(self)
         taker.answer_end()
 
     def _lose(self, fault: str, detail: str) -> None:

@@ -14,6 +14,10 @@ IDLE_SECONDS: Final = 20.0
 #: Idle connections kept for one server, and for all: what a thousand jobs poll with at once.
 MAX_IDLE_TO_ONE: Final = 64
 MAX_IDLE: Final = 256
+#: Seconds that a peer has to close in order; with TLS it takes an answer of its.
+CLOSE_SECONDS: Final = 5.0
+#: Connections that wait for that; more are broken off.
+MAX_CLOSING: Final = 64
 
 
 class Connections:
@@ -27,6 +31,7 @@ class Connections:
         self._all: set[Connection] = set()
         self._idle: dict[str, list[Connection]] = {}
         self._timers: dict[Connection, Any] = {}
+        self._closing: dict[Connection, Any] = {}
         self._closed: Deferred[None] | None = None
 
     def __len__(self) -> int:
@@ -75,15 +80,26 @@ class Connections:
         if self._closed is not None or len(idle) >= MAX_IDLE_TO_ONE or self.idle >= MAX_IDLE:
             if not idle:
                 del self._idle[connection.server]
-            connection.drop()
+            self.connection_left(connection)
             return
         idle.append(connection)
         self._timers[connection] = self._clock.callLater(IDLE_SECONDS, connection.drop)
+
+    def connection_left(self, connection: Connection) -> None:
+        """Close it, in order if the peer is quick."""
+        if len(self._closing) >= MAX_CLOSING:
+            connection.drop()
+            return
+        self._closing[connection] = self._clock.callLater(CLOSE_SECONDS, connection.drop)
+        connection.wire.loseConnection()
 
     def connection_gone(self, connection: Connection) -> None:
         """Forget it."""
         self._all.discard(connection)
         self._leave(connection)
+        closing = self._closing.pop(connection, None)
+        if closing is not None and closing.active():
+            closing.cancel()
         if not self._all and self._closed is not None:
             closed, self._closed = self._closed, None
             closed.callback(None)

@@ -102,7 +102,7 @@ class Exchange:
         self._timer: Any = None
         self._since: float = clock.seconds()
         self._status = 0
-        self._pieces: list[bytes] = []
+        self._body = bytearray()
         self._size = 0
         self._max_bytes = limits.max_bytes
         self._sinking = False
@@ -194,7 +194,7 @@ class Exchange:
             except OSError as error:
                 self._fail(NOT_KEPT, reason_of(error))
         elif not self._limits.status_only:
-            self._pieces.append(data)
+            self._body += data
 
     def answer_end(self) -> None:
         """Have it kept."""
@@ -295,13 +295,12 @@ class Exchange:
         self._tell(Answer(self._status, self._first_headers(), fault=fault, detail=detail))
 
     def _finish(self) -> None:
-        body = b"".join(self._pieces)
-        self._tell(Answer(self._status, self._first_headers(), body))
+        self._tell(Answer(self._status, self._first_headers(), bytes(self._body)))
 
     def _tell(self, answer: Answer) -> None:
         if not self._over:
             self._stop()
-            self._pieces = []
+            self._body.clear()
             self.answer.callback(answer)
 
     def _first_headers(self) -> dict[str, str]:

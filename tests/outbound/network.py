@@ -23,6 +23,8 @@ class Wire(StringTransport):
     """The client's end of a connection; it is closed a turn after it was asked to be.
 
     :ivar slow: it takes one write and then no more until a test has it resume.
+    :ivar stubborn: the peer never closes in order.
+    :ivar broken: whether it was broken off.
     """
 
     producer: Any = None
@@ -33,15 +35,25 @@ class Wire(StringTransport):
         self._protocol = protocol
         self.lost = False
         self.slow = False
+        self.stubborn = False
 
     def write(self, data: bytes) -> None:
         super().write(data)
         if self.slow and self.producer is not None:
             self.producer.pauseProducing()
 
+    @property
+    def broken(self) -> bool:
+        return bool(self.disconnected)
+
     def abortConnection(self) -> None:
         super().abortConnection()
         self._clock.callLater(0, self.lose, ConnectionAborted())
+
+    def loseConnection(self) -> None:
+        super().loseConnection()
+        if not self.stubborn:
+            self._clock.callLater(0, self.lose, ConnectionDone())
 
     def lose(self, why: Exception) -> None:
         """End it, once."""

@@ -185,6 +185,28 @@ class CallTests(OutboundCase):
         self.assertEqual(self.answer(answered).body, b"y")
         self.assertFalse(self.peer.open)
 
+    def test_closed_in_order(self) -> None:
+        """A connection that is not kept is closed in order, unless the peer takes too long."""
+        for stubborn in (False, True):
+            answered = self.fetch("https://cdn.example/a")
+            self.peer.wire.stubborn = stubborn
+            self.peer.answers(200, b"x")
+            self.assertTrue(self.answer(answered).ok)
+            self.assertFalse(self.peer.wire.broken)
+            self.assertEqual(self.peer.wire.lost, not stubborn)
+            self.clock.advance(5)
+            self.network.turn()
+            self.assertEqual((self.peer.wire.broken, self.peer.wire.lost), (stubborn, True))
+
+    def test_few_wait_to_be_closed(self) -> None:
+        """Of peers that never close only so many are waited for."""
+        for _ in range(70):
+            answered = self.fetch("https://cdn.example/a")
+            self.peer.wire.stubborn = True
+            self.peer.answers(200, b"x")
+            self.assertTrue(self.answer(answered).ok)
+        self.assertEqual([peer.wire.broken for peer in self.network.peers].count(True), 6)
+
     def test_next_address(self) -> None:
         """Where one address cannot be reached, the next is tried, over the same look-up."""
         self.network.names["api.example"] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
