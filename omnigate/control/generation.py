@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from omnigate.config.prices import price_for
 from omnigate.config.schema import Config
 from omnigate.control.admin_api import AdminApi
+from omnigate.control.admin_jobs_api import AdminJobsApi
 from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
 from omnigate.control.audit_line import AuditEntry
@@ -360,6 +361,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *InternalApi(snapshots, ledger).endpoints(),
             *OwnUsage(book, watch, lambda: config_file.config.media.max_jobs_per_day).endpoints(),
             *admin.endpoints(),
+            *AdminJobsApi(jobs, book, media.views.shown, lasting.stand_back).endpoints(),
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
             *live.endpoints(),
             *media.endpoints(),

@@ -20,6 +20,7 @@ from omnigate.errors import ADMIN_ERRORS, ERRORS, GatewayError
 from omnigate.testing.json_schema import faults
 from tests.control.conversation import ADMIN, Conversation
 from tests.control.plane import Plane, event
+from tests.control.test_admin_jobs_api import make_job
 
 
 async def _nothing(call: Call) -> Answer:
@@ -115,7 +116,8 @@ class AnswerTests(SynchronousTestCase):
         plane.internal("POST", "/internal/usage/batch", json.dumps({"events": batch}).encode())
         report = {"refusals": [{"key": "app", "code": "rate_limit_exceeded", "count": 2}]}
         plane.internal("POST", "/internal/counters", json.dumps(report).encode())
-        for method, target, body in self.day():
+        job = make_job(plane.generation.jobs)
+        for method, target, body in (*self.day(), ("GET", f"/admin/jobs/{job.id}", None)):
             reply = plane.admin(method, target, body)
             self.assertIn(reply.status, (200, 201), (method, target, reply.body))
         for path, methods in plane.described.document["paths"].items():
@@ -131,6 +133,7 @@ class AnswerTests(SynchronousTestCase):
         """Requests that succeed, one after the other."""
         yield "POST", "/admin/keys", b'{"name":"m1","rpm":5,"models":["fast"],"budget_usd":1}'
         yield "PATCH", "/admin/keys/m1", b'{"rpm":null,"soft_budget_usd":0.5}'
+        yield "GET", "/admin/jobs?limit=1&status=queued", None
         yield "POST", "/admin/keys/m1/webhook-secret", b'{"grace_s":60}'
         yield "DELETE", "/admin/keys/m1/webhook-secret", None
         yield "GET", "/admin/keys/m1", None

@@ -1,0 +1,178 @@
+"""Media jobs of all keys, as operators find them.
+
+A job is told as its client sees it, with whose it is and what its provider calls it; its input is
+its client's business and is not told. Amounts of money are exact decimal numbers of US dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from omnigate.control.admin_json import encode
+from omnigate.control.job_search import AFTER, FILTERS, find_jobs, is_job_id, read_filter
+from omnigate.control.keys import KeyBook
+from omnigate.control.parameters import read_whole, whole
+from omnigate.control.routes import Answer, Call, Endpoint
+from omnigate.control.schemas import (
+    COUNT,
+    DOLLARS,
+    FLAG,
+    SHA256,
+    TEXT,
+    TIME,
+    Schema,
+    one_of,
+    or_null,
+    record,
+    rows,
+)
+from omnigate.errors import GatewayError
+from omnigate.jobs.job import STATES, Job
+from omnigate.jobs.store import JobStore
+
+#: Jobs of a page: each has 17 KB at most, but for its outputs.
+DEFAULT_JOBS: Final = 20
+MAX_JOBS: Final = 100
+
+#: Outputs and attempts that are shown in one step; one takes 10 µs.
+PARTS_AT_ONCE: Final = 256
+
+LIMIT: Final = whole("limit", "how many jobs to show at most", DEFAULT_JOBS, MAX_JOBS)
+
+_ERROR: Final = record({"code": TEXT, "message": TEXT}, title="JobError")
+
+JOB: Final[Schema] = record(
+    {
+        "id": TEXT,
+        "object": one_of("job"),
+        "key": or_null(TEXT),
+        "key_sha256": SHA256,
+        "model": TEXT,
+        "status": one_of(*STATES),
+        "provider_job_id": or_null(TEXT),
+        "created_at": TIME,
+        "started_at": or_null(TIME),
+        "finished_at": or_null(TIME),
+        "metadata": or_null({"type": "object"}),
+        "outputs": rows(
+            record(
+                {
+                    "url": TEXT,
+                    "signed_url": TEXT,
+                    "content_type": TEXT,
+                    "bytes": COUNT,
+                    "sha256": SHA256,
+                    "encrypted": FLAG,
+                },
+                optional=("signed_url", "encrypted"),
+                title="JobOutput",
+            )
+        ),
+        "error": or_null(_ERROR),
+        "cost_usd": DOLLARS,
+        "cached": FLAG,
+        "attempts": rows(
+            record(
+                {"upstream": TEXT, "model": TEXT, "outcome": TEXT, "error": or_null(_ERROR)},
+                optional=("error",),
+                title="JobAttempt",
+            )
+        ),
+        "cancel_requested": FLAG,
+        "webhook": or_null(
+            record(
+                {
+                    "url": TEXT,
+                    "state": TEXT,
+                    "attempts": COUNT,
+                    "last_status": or_null(COUNT),
+                    "last_error": or_null(TEXT),
+                },
+                title="JobWebhook",
+            )
+        ),
+    },
+    title="Job",
+)
+JOBS: Final[Schema] = record({"jobs": rows(JOB), "next": or_null(TEXT)})
+
+
+class Shown(Protocol):
+    """Makes the JSON of a job as its client sees it."""
+
+    def __call__(self, job: Job) -> dict[str, Any]:
+        """Return it."""
+
+
+class AdminJobsApi:
+    """The endpoints of whoever looks for media jobs.
+
+    :param shown: makes the JSON of a job.
+    :param pause: lets the reactor do something else in between.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        book: KeyBook,
+        shown: Shown,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._shown = shown
+        self._pause = pause
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints for the router."""
+        return (
+            Endpoint(
+                "GET",
+                "/admin/jobs",
+                self.jobs,
+                summary="Find media jobs of all keys, newest first",
+                parameters=(LIMIT, *FILTERS, AFTER),
+                answer=JOBS,
+                refusals=("not_ready",),
+            ),
+            Endpoint(
+                "GET",
+                "/admin/jobs/{id}",
+                self.job,
+                summary="Show one media job",
+                answer=JOB,
+                refusals=("not_found", "not_ready"),
+            ),
+        )
+
+    async def jobs(self, call: Call) -> Answer:
+        """Answer the jobs that are asked for, and where to go on."""
+        limit = read_whole(call.query, LIMIT)
+        wanted = read_filter(call.query, self._book)
+        found = await find_jobs(self._store, wanted, limit, self._pause)
+        told: list[bytes] = []
+        parts = 0
+        for job in found.jobs:
+            if parts >= PARTS_AT_ONCE:
+                parts = 0
+                await self._pause()
+            parts += 1 + len(job.outputs) + len(job.attempts)
+            told.append(encode(self._row(job)))
+        return Answer(b'{"jobs":[%b],"next":%b}' % (b",".join(told), encode(found.next)))
+
+    async def job(self, call: Call) -> Answer:
+        """Answer one job."""
+        job = self._store.get(call.name) if is_job_id(call.name) else None
+        if job is None:
+            raise GatewayError("not_found", "there is no job of this id")
+        return Answer(encode(self._row(job)))
+
+    def _row(self, job: Job) -> dict[str, Any]:
+        key = self._book.owner(job.key_sha256)
+        return {
+            **self._shown(job),
+            "key": None if key is None else key.name,
+            "key_sha256": job.key_sha256,
+            "provider_job_id": job.provider_job_id or None,
+        }
