@@ -28,9 +28,9 @@ from omnigate.text import MIN_SECRET_CHARS, one_line, valid_text
 #: A provider that wants to be left alone for longer is asked again after this.
 MAX_WAIT_SECONDS: Final = 60.0
 
-#: Answers to a poll that tell nothing about the job, and those after which none will.
+#: Refusals of a poll that tell nothing about the job; after any other one (401, 403, 410 and the
+#: like) no answer will.
 _TRANSIENT: Final = frozenset((404, 408, 425, 429))
-_FINAL: Final = frozenset((401, 403, 410))
 
 # Characters of a provider's text that are looked at: folded and escaped, they fill a message.
 _WINDOW_CHARS: Final = 4_096
@@ -168,8 +168,6 @@ def read_poll(answer: Answer, credential: str) -> dict[str, Any] | Failed | Tran
     body = error_body(answer)
     error = error_of(answer, body, credential)
     status = answer.status
-    if not answer.fault and status in _FINAL:
-        return Failed(error)
     if answer.fault or status in _TRANSIENT or status >= 500 or status < 400:
         return Transient(error, wait_seconds(answer, body))
     return Failed(error)

@@ -178,7 +178,7 @@ class Rules(SynchronousTestCase):
         self.assertEqual(len(asked), 1)
         self.assertIsInstance(outcome, Stopped | NotCanceled | Unclear)
 
-    @_settings(500)
+    @_settings(300)
     @given(data=st.data())
     def test_odd_inputs(self, data: st.DataObject) -> None:
         """An input is refused with its place, or can be priced and sent."""

@@ -91,7 +91,7 @@ class OutcomeTests(SynchronousTestCase):
             (one, [one]),
             ([one, two], [one, two]),
             ({"b": two, "a": [one, "words"]}, [two, one]),
-            ([[[one]]], [one]),
+            ([[[[one]]]], [one]),
             ([[[[[one]]]]], []),
             ("words", []),
             ([], []),
