@@ -11,11 +11,12 @@ from typing import Final
 from omnigate.control.audited import Recorder, audited
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.key_change import changed, differences, set_members
-from omnigate.control.key_members import read_grace
+from omnigate.control.key_members import BadMembersError, read_grace
 from omnigate.control.keys import KeyBook
 from omnigate.control.routes import Call
 from omnigate.control.webhook_secret import DEFAULT_GRACE_S
 from omnigate.errors import GatewayError
+from omnigate.jobs import age_files
 
 #: Where a key of the config file is changed instead, by what was wished.
 TO_CHANGE: Final = "change it there"
@@ -60,6 +61,7 @@ class KeyChanges:
         """
 
         async def witness(key: GatewayKey) -> None:
+            _check_recipients(key)
             await tell(key.name, set_members(key))
 
         async with audited(self._audit, call, "key.create") as tell:
@@ -81,6 +83,8 @@ class KeyChanges:
             return changed(key, body)
 
         async def witness(key: GatewayKey) -> None:
+            if key.age_recipients != before[0].age_recipients:
+                _check_recipients(key)
             await tell(key.name, differences(before[0], key))
 
         async with audited(self._audit, call, "key.change") as tell:
@@ -139,3 +143,13 @@ class KeyChanges:
 
         async with audited(self._audit, call, "key.delete") as tell:
             return await self._book.managed.delete(name, witness)
+
+
+def _check_recipients(key: GatewayKey) -> None:
+    """Refuse recipients that nothing can be encrypted for here, before a job finds that out.
+
+    :raises GatewayError: ``invalid_request``.
+    """
+    fault = age_files.fault_of(key.age_recipients)
+    if fault:
+        raise BadMembersError([("age_recipients", fault)])

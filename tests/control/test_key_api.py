@@ -13,6 +13,7 @@ from omnigate.control import key_api
 from omnigate.control.key_api import MAX_PAGE
 from omnigate.control.key_secret import sha256_hex
 from omnigate.control.redaction import redacted
+from omnigate.jobs import age_files
 from omnigate.periods import rfc3339
 from tests.control.conversation import Reply
 from tests.control.plane import CONFIG, START, Plane
@@ -215,6 +216,20 @@ class JobTests(KeyApiCase):
         ):
             reply = self.ask("PATCH", "/admin/keys/m1", **{member: value})
             self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
+
+    def test_nothing_to_encrypt_with(self) -> None:
+        """Recipients are refused where jobs could not be stored for them; what was stays."""
+        self.create("m1", age_recipients=[RECIPIENT])
+        self.patch(age_files, "fault_of", lambda recipients: "no age" if recipients else "")
+        reply = self.ask("POST", "/admin/keys", name="m2", age_recipients=[RECIPIENT])
+        self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"))
+        self.assertIn("no age", reply.json()["detail"])
+        self.assertEqual(self.ask("POST", "/admin/keys", name="m2").status, 201)
+        self.assertEqual(self.ask("PATCH", "/admin/keys/m1", rpm=5).status, 200)
+        told = self.ask("PATCH", "/admin/keys/m1", age_recipients=[RECIPIENT] * 2)
+        self.assertEqual(told.status, 400)
+        now = self.ask("GET", "/admin/keys/m1").json()
+        self.assertEqual((now["age_recipients"], now["rpm"]), ([RECIPIENT], 5))
 
     def test_webhook_secrets(self) -> None:
         """Each is told once; the ones before sign too for their grace, two of them at most."""
