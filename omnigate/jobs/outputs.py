@@ -7,17 +7,14 @@ attempt that fails leaves nothing behind. What a crash has left is removed after
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
     DeferredList,
-    DeferredSemaphore,
     FirstError,
     succeed,
 )
@@ -28,6 +25,7 @@ from omnigate.jobs import age_files
 from omnigate.jobs.adapters.base import Source
 from omnigate.jobs.age_files import AgeFault, EncryptedFile
 from omnigate.jobs.arriving import Arrived, Arriving, Fetches, not_kept
+from omnigate.jobs.arriving_places import ArrivingPlaces, places_of_job
 from omnigate.jobs.incoming import INCOMING, Incoming, words_of
 from omnigate.jobs.job import Job, Output
 from omnigate.jobs.media_types import OCTETS, extension
@@ -36,10 +34,6 @@ from omnigate.jobs.storage import LOCAL, Storage, StorageFault, StoredFile
 from omnigate.jobs.storage_local import LocalStorage
 from omnigate.jobs.stored_names import StoredNames
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
-
-#: Outputs of one job that are brought in at once, and of all jobs: one disk has to take them all.
-ARRIVING_PER_JOB: Final = 2
-MAX_ARRIVING: Final = 16
 
 _log = Logger()
 
@@ -79,7 +73,7 @@ class Outputs:
         self._chosen = chosen
         self._pause = pause
         self._storages: dict[str, Storage] = {LOCAL: self.local, **(others or {})}
-        self._places = DeferredSemaphore(MAX_ARRIVING)
+        self._places = ArrivingPlaces()
         self._sweeping: Deferred[None] = succeed(None)
 
     async def open(self) -> None:
@@ -175,13 +169,13 @@ class Outputs:
 
     async def _bring_all(self, arriving: Arriving, sources: Sequence[Source]) -> list[Arrived]:
         """Bring in all, or end them all with the first that fails."""
-        places = DeferredSemaphore(ARRIVING_PER_JOB)
+        of_job = places_of_job()
         total = 0
         first: BaseException | None = None
 
         async def bring(n: int, source: Source) -> Arrived:
             nonlocal total, first
-            async with _place(places), _place(self._places):
+            async with self._places.place(of_job, arriving.own_origin):
                 try:
                     if first is not None:
                         raise CancelledError
@@ -257,15 +251,6 @@ def _output(one: Arrived, file: StoredFile, place: str, *, encrypted: bool) -> O
     if not encrypted:
         return output
     return replace(output, encrypted=True, stored_size=file.size, stored_sha256=file.sha256)
-
-
-@asynccontextmanager
-async def _place(places: DeferredSemaphore) -> AsyncIterator[None]:
-    await places.acquire()
-    try:
-        yield
-    finally:
-        places.release()
 
 
 def _make_folders(folder: str) -> None:

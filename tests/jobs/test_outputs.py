@@ -11,9 +11,13 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from omnigate.jobs import arriving
 from omnigate.jobs.adapters.base import InlineSource, UrlSource
+from omnigate.jobs.arriving_places import (
+    ARRIVING_PER_JOB,
+    ARRIVING_PER_PROVIDER,
+    MAX_ARRIVING,
+)
 from omnigate.jobs.job import Job, JobError, Output
 from omnigate.jobs.output_faults import OutputFault, OutputLimits
-from omnigate.jobs.outputs import ARRIVING_PER_JOB, MAX_ARRIVING
 from omnigate.jobs.storage import StorageFault, StoredFile
 from omnigate.outbound.messages import (
     CONNECTION_LOST,
@@ -102,17 +106,44 @@ class UrlsTest(OutputsTestCase):
         self.successResultOf(done)
         self.assertEqual(self.hosts.most, ARRIVING_PER_JOB)
 
-    def test_a_bound_over_all_jobs(self) -> None:
-        jobs = [f"job_{n:026}" for n in range(MAX_ARRIVING + 3)]
+    def begin(self, count: int, provider: str) -> list[Deferred[object]]:
+        """Begin to store outputs of so many jobs of a provider."""
+        begun = len(self.begun)
+        self.begun += [
+            self.storing(
+                UrlSource(FIRST), job=a_job(f"job_{n:026}"), own_origin=f"https://{provider}.test"
+            )
+            for n in range(begun, begun + count)
+        ]
+        return self.begun[begun:]
+
+    def test_bounds_of_one_provider_and_of_all(self) -> None:
+        self.begun: list[Deferred[object]] = []
         self.hosts.files[FIRST] = PNG
         self.hosts.holding = True
-        done = [self.storing(UrlSource(FIRST), job=a_job(job)) for job in jobs]
+        self.begin(ARRIVING_PER_PROVIDER + 3, "slow")
+        self.assertEqual(self.hosts.under_way, ARRIVING_PER_PROVIDER)
+        # It keeps nobody else waiting.
+        self.begin(1, "other")
+        self.assertEqual(self.hosts.under_way, ARRIVING_PER_PROVIDER + 1)
+        for n in range(MAX_ARRIVING // ARRIVING_PER_PROVIDER):
+            self.begin(ARRIVING_PER_PROVIDER, str(n))
         self.assertEqual(self.hosts.under_way, MAX_ARRIVING)
-        for _ in jobs:
+        for _ in self.begun:
             self.hosts.go_on()
-        for one in done:
+        for one in self.begun:
             self.successResultOf(one)
         self.assertEqual(self.hosts.most, MAX_ARRIVING)
+        self.assertEqual(len(self.outputs._places), 0)
+
+    def test_places_are_given_back_by_whoever_is_canceled(self) -> None:
+        self.begun = []
+        self.hosts.files[FIRST] = PNG
+        self.hosts.holding = True
+        for one in self.begin(ARRIVING_PER_PROVIDER + 3, "slow"):
+            one.cancel()
+            self.failureResultOf(one, CancelledError)
+        self.assertEqual((self.hosts.under_way, len(self.outputs._places)), (0, 0))
 
 
 class InlineTest(OutputsTestCase):
