@@ -41,7 +41,9 @@ class InputFiles:
         :return: how many files were removed, and the ids of jobs whose file is missing.
         :raises OSError: it cannot be read or made.
         """
-        files.make_folder(self.folder)
+        if not files.make_folder(self.folder):
+            # Whoever made it may have been killed before its name was synced.
+            files.sync_directory(os.path.dirname(self.folder) or ".")
         found = {name for name in files.list_names(self.folder) if _NAME.fullmatch(name)}
         wanted = {job_id + SUFFIX for job_id in with_files}
         orphans = sorted(found - wanted)

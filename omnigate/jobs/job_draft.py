@@ -22,10 +22,15 @@ from omnigate.jobs.job_lines import (
     job_line,
     repaired,
 )
-from omnigate.jobs.job_table import JobTable, KeyTally, Repeat, owes
+from omnigate.jobs.job_table import Entry, JobTable, KeyTally, Repeat, owes
 from omnigate.jobs.new_job import KeyLimits, NewJob
 from omnigate.periods import DAY_MS
 from omnigate.text import one_line, valid_text
+
+#: Bytes of the lines of all jobs but for their inputs, beyond which no more are made: a job has
+#: about 1 KB, and takes twice that in memory. Where metadata are long, or outputs many, it is
+#: reached before the number of jobs is.
+MAX_SIZE: Final = 512 * 1024 * 1024
 
 #: What may still change of a final job: what is owed about its end.
 CHANGEABLE_AT_THE_END: Final = frozenset(("webhook", "cost_owed"))
@@ -63,11 +68,11 @@ class Draft:
     new: list[str | None] = attrs.Factory(list)
     inputs: list[tuple[str, bytes]] = attrs.Factory(list)
     gone: list[str] = attrs.Factory(list)
-    _jobs: dict[str, tuple[Job, int]] = attrs.Factory(dict)
+    _jobs: dict[str, Entry] = attrs.Factory(dict)
     _removed: set[str] = attrs.Factory(set)
     _repeats: dict[Repeat, str] = attrs.Factory(dict)
     _tallies: dict[str, KeyTally] = attrs.Factory(dict)
-    _steps: list[tuple[Job, int]] = attrs.Factory(list)
+    _steps: list[Entry] = attrs.Factory(list)
     _made: int = 0
 
     @property
@@ -102,7 +107,7 @@ class Draft:
             created_ms=now_ms,
             metadata=new.metadata,
             idempotency_key=new.idempotency_key,
-            request_sha256=new.request_sha256,
+            request_sha256=new.request_sha256 if new.idempotency_key else "",
             webhook=None if new.webhook_url is None else Webhook(valid_text(new.webhook_url)),
         )
         inline = None
@@ -121,8 +126,7 @@ class Draft:
             self.inputs.append((job.id, new.input_json))
         self.lines.append(line)
         self.new.append(job.id)
-        self._jobs[job.id] = job, 1
-        self._steps.append((job, 1))
+        self._put(Entry(job, 1, len(line) - len(inline or b"")))
         if new.idempotency_key:
             self._repeats[repeat] = job.id
         tally.open += 1
@@ -133,7 +137,7 @@ class Draft:
     def _known(self, repeat: Repeat) -> Job | None:
         job_id = self._repeats.get(repeat)
         if job_id is not None:
-            return self._jobs[job_id][0]
+            return self._jobs[job_id].job
         job = self.table.repeat_of(repeat)
         return None if job is None or job.id in self._removed else self.get(job.id)
 
@@ -159,11 +163,11 @@ class Draft:
                 "day; the next day begins at midnight UTC",
                 retry_after=60,
             )
-        if len(self.table) + self._made >= self.max_jobs:
+        if len(self.table) + self._made >= self.max_jobs or self.table.size >= MAX_SIZE:
             raise GatewayError(
                 "storage_unavailable",
-                f"{self.max_jobs} jobs are kept, and no more can be; an operator can have finished "
-                "ones removed earlier, with retention.jobs_days",
+                f"{len(self.table)} jobs are kept, and no more can be; an operator can have "
+                "finished ones removed earlier, with retention.jobs_days",
                 retry_after=60,
             )
 
@@ -174,16 +178,16 @@ class Draft:
 
         :raises JobGone: there is none.
         """
-        return self._entry(job_id)[0]
+        return self._entry(job_id).job
 
-    def _entry(self, job_id: str) -> tuple[Job, int]:
+    def _entry(self, job_id: str) -> Entry:
         mine = self._jobs.get(job_id)
         if mine is not None:
             return mine
         entry = self.table.entry(job_id)
         if entry is None or job_id in self._removed:
             raise JobGone(job_id)
-        return entry.job, entry.n
+        return entry
 
     def change(self, job_id: str, fields: Mapping[str, Any]) -> None:
         """Have a job changed; where it is so already, nothing is written.
@@ -192,7 +196,8 @@ class Draft:
         :raises JobFinal: its end would change.
         :raises ValueError: the states do not follow each other, or a field never changes.
         """
-        job, n = self._entry(job_id)
+        entry = self._entry(job_id)
+        job, n = entry.job, entry.n
         unknown = fields.keys() - CHANGEABLE
         if unknown:
             raise ValueError(f"{', '.join(sorted(unknown))} of a job cannot change")
@@ -216,8 +221,11 @@ class Draft:
             self._tally(job.key_sha256).open -= 1
         self.lines.append(line)
         self.new.append(None)
-        self._jobs[job_id] = after, n + 1
-        self._steps.append((after, n + 1))
+        self._put(Entry(after, n + 1, entry.size + len(line)))
+
+    def _put(self, entry: Entry) -> None:
+        self._jobs[entry.job.id] = entry
+        self._steps.append(entry)
 
     # -- a removal ----------------------------------------------------------------------------
 
@@ -249,7 +257,9 @@ class Draft:
 
         :return: each change as (before, after), and the jobs that were removed.
         """
-        changes = [(self.table.put(job, n), job) for job, n in self._steps]
+        changes = [
+            (self.table.put(entry.job, entry.n, entry.size), entry.job) for entry in self._steps
+        ]
         return changes, self.table.remove(self.gone)
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -44,9 +45,11 @@ class JobLogUnreadableError(Exception):
     """The job log cannot be used as it is; the text says why, and what to do."""
 
 
-@attrs.frozen
-class Span:
-    """A piece of the file: where it begins, and its length without the line end."""
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the file: where it begins, and its length without the line end.
+
+    There is one for each job, so the collector need not look at it.
+    """
 
     offset: int
     length: int
@@ -177,16 +180,17 @@ class Replay:
             job = line.job
             if self.table.get(job.id) is not None:
                 raise DamagedLineError("there is this job already", job.id)
-            self.table.put(without_input(job), line.n)
+            size = span.length - (len(_encode(job.input)) if job.input is not None else 0)
+            self.table.put(share_texts(without_input(job)), line.n, size)
             self.places[job.id] = span
             self._good[job.id] = self.lines
         elif isinstance(line, ChangeLine):
-            self._change(line)
+            self._change(line, span.length)
         elif isinstance(line, GoneLine):
             for job in self.table.remove(line.ids):
                 del self.places[job.id]
 
-    def _change(self, line: ChangeLine) -> None:
+    def _change(self, line: ChangeLine, size: int) -> None:
         entry = self.table.entry(line.id)
         if entry is None:
             raise DamagedLineError("it changes a job that is not there", line.id)
@@ -195,7 +199,7 @@ class Replay:
         if line.n > entry.n + 1:
             self._gaps.add(line.id)
         self._good[line.id] = self.lines
-        self.table.put(changed(entry.job, line), line.n)
+        self.table.put(share_texts(changed(entry.job, line)), line.n, entry.size + size)
 
 
 def changed(job: Job, line: ChangeLine) -> Job:
@@ -205,6 +209,27 @@ def changed(job: Job, line: ChangeLine) -> Job:
     if status != job.status and status not in NEXT.get(job.status, ()):
         del fields["status"]
     return without_input(msgspec.structs.replace(job, **fields))
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def share_texts(job: Job) -> Job:
+    """Have a job that was read share the texts that many jobs have, such as that of their key.
+
+    It is changed in place, and equal to what it was.
+    """
+    _share(job, "key_sha256", "model")
+    for attempt in job.attempts:
+        _share(attempt, "adapter", "base_url", "model")
+    for output in job.outputs:
+        _share(output, "content_type", "source", "storage")
+    return job
+
+
+def _share(value: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        msgspec.structs.force_setattr(value, name, sys.intern(getattr(value, name)))
 
 
 def without_input(job: Job) -> Job:

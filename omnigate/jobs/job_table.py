@@ -9,22 +9,26 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from omnigate.jobs.job import PENDING, Job
+from omnigate.jobs.job import PENDING, QUEUED, RUNNING, Job
 from omnigate.periods import DAY_MS
 
 #: Jobs that are looked at for one page where no list answers it alone: 2 ms. A page of few is told
 #: to go on then.
 MAX_LOOKED_AT: Final = 20_000
 
+#: The states of a job that is not final.
+OPEN: Final = (QUEUED, RUNNING)
+
 #: An idempotency key, with the gateway key that it is of.
 Repeat: TypeAlias = tuple[str, str]
 
 
 class Entry(msgspec.Struct, gc=False):
-    """A job, and how many lines it has had."""
+    """A job, how many lines it has had, and how many bytes these have but for the input."""
 
     job: Job
     n: int
+    size: int
 
 
 @attrs.frozen
@@ -76,13 +80,17 @@ class JobTable:
     """The jobs, in the order they were made in, which is that of their ids.
 
     Whoever changes it sees to it that the disk has the change already.
+
+    :ivar size: how many bytes the lines of all jobs have but for their inputs: about half of what
+        the jobs take in memory.
     """
 
     def __init__(self) -> None:
+        self.size = 0
         self._entries: dict[str, Entry] = {}
         self._repeats: dict[Repeat, str] = {}
         self._tallies: dict[str, KeyTally] = {}
-        self._unfinished: set[str] = set()
+        self._open = 0
         # Receivers that do not answer can make many, so they are in order by themselves.
         self._debts: set[str] = set()
         self._debts_in_order: list[str] = []
@@ -104,7 +112,7 @@ class JobTable:
     @property
     def open(self) -> int:
         """How many are not final."""
-        return len(self._unfinished)
+        return self._open
 
     def entries(self) -> list[Entry]:
         """Return what stands in it now; of a job that changes later, the entry stays as it is."""
@@ -129,8 +137,11 @@ class JobTable:
         return self._tallies.get(key_sha256) or KeyTally()
 
     def unfinished(self) -> list[Job]:
-        """Return the jobs that are not final, the oldest first."""
-        return [self._entries[job_id].job for job_id in sorted(self._unfinished)]
+        """Return the jobs that are not final, the oldest first; of 10,000 it takes 2 ms."""
+        # Two sorted lists, so that sorting them is putting them together.
+        ids = [job_id for status in OPEN for job_id in self._lists.get(("status", status), ())]
+        ids.sort()
+        return [self._entries[job_id].job for job_id in ids]
 
     def with_debts(self, after: str = "", limit: int | None = None) -> list[Job]:
         """Return the jobs of which something is owed, the oldest first; see :func:`owes`.
@@ -159,23 +170,20 @@ class JobTable:
 
     # -- changes ------------------------------------------------------------------------------
 
-    def put(self, job: Job, n: int) -> Job | None:
+    def put(self, job: Job, n: int, size: int) -> Job | None:
         """Put in a job, new or changed, and return what it was before."""
         before = self._entries.get(job.id)
         # Not changed in place: a compaction may be writing what there was.
-        self._entries[job.id] = Entry(job, n)
+        self._entries[job.id] = Entry(job, n, size)
+        self.size += size - (0 if before is None else before.size)
         if before is None:
             self._add(job)
         elif before.job.status != job.status:
             _take_out(self._lists, before.job, (job.id,), before.job.status)
             self._file(job, job.status)
-        if job.is_final:
-            if job.id in self._unfinished:
-                self._unfinished.remove(job.id)
-                self._tallies[job.key_sha256].open -= 1
-        elif before is None:
-            self._unfinished.add(job.id)
-            self._tallies[job.key_sha256].open += 1
+        opened = (not job.is_final) - (before is not None and not before.job.is_final)
+        self._open += opened
+        self._tallies[job.key_sha256].open += opened
         if not owes(job):
             self._settled(job.id)
         elif job.id not in self._debts:
@@ -205,14 +213,16 @@ class JobTable:
 
     def remove(self, ids: Iterable[str]) -> list[Job]:
         """Take jobs out, and return them; ids that are not there are passed over."""
-        removed = [self._entries.pop(job_id).job for job_id in ids if job_id in self._entries]
+        entries = [self._entries.pop(job_id) for job_id in ids if job_id in self._entries]
+        self.size -= sum(entry.size for entry in entries)
+        removed = [entry.job for entry in entries]
         gone = sorted(job.id for job in removed)
         _cut_out(self._ids, gone)
         by_list: dict[tuple[str, ...], list[str]] = {}
         for job in removed:
             for name in _lists_of(job):
                 by_list.setdefault(name, []).append(job.id)
-            self._unfinished.discard(job.id)
+            self._open -= not job.is_final
             self._settled(job.id)
             repeat = job.key_sha256, job.idempotency_key
             if job.idempotency_key and self._repeats.get(repeat) == job.id:

@@ -21,7 +21,8 @@ class NewJob:
 
     :ivar key_sha256: the identity of the gateway key.
     :ivar input_json: the input as JSON, as the client wrote it: valid, and valid UTF-8.
-    :ivar request_sha256: of all that was asked for, to know a repeat with the same idempotency key.
+    :ivar request_sha256: of all that was asked for, to know a repeat with the same idempotency key;
+        without one it is not kept.
     """
 
     key_sha256: str

@@ -6,8 +6,8 @@ sync (a *group*), and only then visible. The next group is judged when the one b
 a write that fails leaves nothing to be taken back: it is an error for each of its group.
 
 A final job does not hold its input in memory, and one over 8 KiB never does: it is read back by
-:meth:`JobStore.input_of`, by the writer. What a job takes in memory is then about one kilobyte and
-its metadata.
+:meth:`JobStore.input_of`, by the writer. What a job takes in memory is then two
+kilobytes and more, twice the length of its line; see :data:`~omnigate.jobs.job_draft.MAX_SIZE`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ __all__ = [
     "StorageUnavailable",
 ]
 
-#: Jobs that are kept: about 1 KB of memory each. A key with the usual limit makes as many in thirty
-#: days.
+#: Jobs that are kept, at 2 to 2.5 KB of memory each. A key with the usual limit makes as many in
+#: thirty days.
 MAX_JOBS: Final = 300_000
 
 #: What is written together: so much that one sync serves many, so little that judging it, and
@@ -288,8 +288,8 @@ class JobStore:
         return self._table.get(job_id)
 
     def every(self) -> list[Job]:
-        """Return all jobs, the oldest first; of 300,000 it takes 10 ms."""
-        return list(self._table)
+        """Return all jobs, the oldest first; of 300,000 it takes 15 ms."""
+        return [entry.job for entry in self._table.entries()]
 
     def repeated(self, key_sha256: str, idempotency_key: str) -> Job | None:
         """Return the job that a key has made with an idempotency key."""

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
 from omnigate.errors import GatewayError
+from omnigate.jobs import job_draft
 from omnigate.jobs import store as store_module
 from omnigate.jobs.job import (
     CANCELED,
@@ -312,6 +313,20 @@ class LimitsTests(StoreCase):
         error = self.failed(self.store.create(new_job(), NO_LIMITS), GatewayError)
         self.assertEqual(error.kind.code, "storage_unavailable")
         self.assertIn("retention.jobs_days", error.message)
+
+    def test_long_records_fill_the_store_sooner(self) -> None:
+        """Counted without inputs, the same after a start, and given back with a job."""
+        self.make(LONG)
+        job = self.make(metadata={"a": "x" * 5_000})
+        self.end(job)
+        size = self.store._table.size
+        self.assertTrue(5_000 < size < 8_000, size)
+        self.start()
+        self.assertTrue(5_000 < self.store._table.size < 8_000)
+        self.patch(job_draft, "MAX_SIZE", 5_000)
+        self.assertEqual(self.refusal(NO_LIMITS), "storage_unavailable")
+        self.done(self.store.sweep(NOW_MS + 1))
+        self.make()
 
     def test_an_input_that_could_not_be_read_back_is_refused(self) -> None:
         """Whoever made it said that it is JSON."""
