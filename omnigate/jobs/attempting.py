@@ -141,7 +141,7 @@ class Attempting:
                 if await self._cancel(handle, CALL_SECONDS):
                     return GivenUp()
                 wait = 0.0  # it came too late, or one poll decides
-            await self.wish.sleep(self.clock, min(wait, self._left))
+            await self.wish.sleep(self.conversing.alarms, min(wait, self._left))
             if self._is_wished():
                 continue
             if self._is_over():

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from omnigate.jobs.adapters.base import Steps
+from omnigate.jobs.alarms import Alarms
 from omnigate.jobs.pace import Pace
 from omnigate.outbound.messages import Answer, Request
 
@@ -39,11 +40,20 @@ class Conversing:
 
     :ivar line: sends requests.
     :ivar pace: lets a few of them get on in each turn of the reactor.
+    :ivar alarms: for waits between them.
     """
 
     line: Line
     pace: Pace
     clock: IReactorTime
+    alarms: Alarms = attrs.field(
+        default=attrs.Factory(lambda self: Alarms(self.clock), takes_self=True)
+    )
+
+    def stop(self) -> None:
+        """Let nobody get on, or wake, any more."""
+        self.pace.stop()
+        self.alarms.stop()
 
     async def lead(self, job_id: str, steps: Steps[T], seconds: float) -> T:
         """Lead a conversation to its end.

@@ -54,10 +54,11 @@ class Debts:
         self._is_priced = is_priced
         self._pause = pause
         self._turn = DeferredLock()
+        self._telling: set[str] = set()
 
     async def settle(self, job: Job) -> None:
         """Tell the ledger of one job; where that cannot be done now, :meth:`settle_all` will."""
-        if job.cost_owed:
+        if self._is_owed(job):
             await self._told([job])
 
     async def settle_all(self) -> None:
@@ -69,18 +70,23 @@ class Debts:
             owing = [job.id for job in self._jobs.with_debts() if job.cost_owed]
             for start in range(0, len(owing), BATCH):
                 found = (self._jobs.get(job_id) for job_id in owing[start : start + BATCH])
-                batch = [job for job in found if job is not None and job.cost_owed]
+                batch = [job for job in found if job is not None and self._is_owed(job)]
                 if batch and not await self._told(batch):
                     return
                 await self._pause()
         finally:
             self._turn.release()
 
+    def _is_owed(self, job: Job) -> bool:
+        return job.cost_owed and job.id not in self._telling
+
     async def _told(self, jobs: Sequence[Job]) -> bool:
         """Tell the ledger, then note that it knows.
 
         :return: whether that is worth going on with.
         """
+        telling = {job.id for job in jobs}
+        self._telling |= telling
         try:
             await self._books.record_priced([self._priced(job) for job in jobs])
             for job in jobs:
@@ -98,6 +104,8 @@ class Debts:
         except Exception:
             self._log.failure("the cost of {job} could not be recorded", job=jobs[0].id)
             return False
+        finally:
+            self._telling -= telling
         return True
 
     def _priced(self, job: Job) -> Priced:

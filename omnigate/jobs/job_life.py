@@ -133,7 +133,7 @@ class Life:
             slots.put(address, job.key_sha256, job.id, self.wish.wake)
             if slots.at(job.id) == address:
                 return True
-        await self.wish.sleep(self._means.clock, PLACE_SECONDS)
+        await self.wish.sleep(self._means.conversing.alarms, PLACE_SECONDS)
         return False
 
     async def _begin(self, target: Target) -> bool:

@@ -112,7 +112,7 @@ class Runner:
         self._stop_check()
         for task in (*self._tasks.values(), *self._stray):
             task.cancel()
-        self._means.conversing.pace.stop()
+        self._means.conversing.stop()
 
     # -- what is asked of it ------------------------------------------------------------------
 

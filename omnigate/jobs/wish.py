@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+
+from omnigate.jobs.alarms import Alarms
 
 
 class Wish:
@@ -22,18 +23,18 @@ class Wish:
         self.asked = self.ever = True
         self.wake()
 
-    async def sleep(self, clock: IReactorTime, seconds: float) -> None:
+    async def sleep(self, alarms: Alarms, seconds: float) -> None:
         """Wait so long, or until it is wished, or until :meth:`wake`."""
         if self.asked or seconds <= 0:
             return
         sleeper = self._sleeper = Deferred[None]()
-        timer = clock.callLater(seconds, self.wake)
+        alarm = alarms.after(seconds)
+        alarm.addCallbacks(lambda _: self.wake(), lambda failure: None)
         try:
             await sleeper
         finally:
             self._sleeper = None
-            if timer.active():
-                timer.cancel()
+            alarm.cancel()
 
     def wake(self) -> None:
         """End the wait."""

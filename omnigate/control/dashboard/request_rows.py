@@ -109,6 +109,8 @@ def row_of(event: Mapping[str, Any], names: Mapping[str, str]) -> RequestRow:
 def marks_of(event: Mapping[str, Any], status: int, attempts: int) -> tuple[Mark, ...]:
     """Return what is out of the ordinary of a request."""
     marks = []
+    if event.get("kind") == "media":
+        marks.append(Mark("media job"))
     if attempts > 1:
         marks.append(Mark(f"{attempts} attempts", WARN if status < 400 else BAD))
     if event.get("stream") is True:

@@ -15,6 +15,14 @@ from omnigate.control.dashboard.causes import (
     request_cause,
     status_name,
 )
+from omnigate.control.dashboard.media_requests import (
+    Made,
+    is_media,
+    job_cause,
+    made_by,
+    reckoning_of,
+)
+from omnigate.control.dashboard.media_requests import attempt_cause as media_attempt_cause
 from omnigate.control.dashboard.paths import model_path, upstream_path
 from omnigate.control.dashboard.price_lines import Reckoning, reckon
 from omnigate.control.dashboard.request_rows import (
@@ -64,6 +72,7 @@ class RequestView:
     :ivar received_at: when it was recorded, as RFC 3339.
     :ivar whole_ms: what the bars of its attempts are drawn over.
     :ivar more_attempts: how many are not shown.
+    :ivar made: what a media job is billed by; None of any other request.
     """
 
     row: RequestRow
@@ -85,6 +94,7 @@ class RequestView:
     whole_ms: int
     received_at: str
     reckoning: Reckoning
+    made: Made | None = None
 
 
 def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) -> RequestView:
@@ -104,7 +114,7 @@ def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) 
     upstream, target = text(event, "upstream"), text(event, "target_model")
     is_cached, is_estimated = event.get("cached") is True, event.get("estimated") is True
     whole_ms = max(row.latency_ms, sum(number(each, "duration_ms") for each in attempts))
-    return RequestView(
+    view = RequestView(
         row=row,
         model=text(event, "route_model"),
         model_path=model_path(text(event, "route_model")),
@@ -139,6 +149,28 @@ def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) 
             counts=counts,
             recorded_nano=row.cost_nano,
         ),
+    )
+    return _of_media(view, event, attempts) if is_media(event) else view
+
+
+def _of_media(
+    view: RequestView, event: Mapping[str, Any], attempts: list[Mapping[str, Any]]
+) -> RequestView:
+    """Say of a media job what is another than with text; its provider is no upstream."""
+    failed = sum(text(each, "outcome") not in ("ok", "canceled") for each in attempts)
+    shown = zip(view.attempts, attempts, strict=False)
+    return attrs.evolve(
+        view,
+        model_path="",
+        is_cut=False,
+        status_name=str(view.row.status),
+        cause=job_cause(event, failed),
+        attempts=tuple(
+            attrs.evolve(one, upstream_path="", cause=media_attempt_cause(text(each, "outcome")))
+            for one, each in shown
+        ),
+        reckoning=reckoning_of(event),
+        made=made_by(event),
     )
 
 

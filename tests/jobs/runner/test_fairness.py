@@ -5,6 +5,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.jobs.alarms import Alarms
 from omnigate.jobs.pace import Pace
 from omnigate.jobs.provider_slots import ProviderSlots, address_of
 from tests.jobs.runner.runner_case import OTHER_KEY, RunnerCase, target
@@ -145,3 +146,49 @@ class PaceTests(SynchronousTestCase):
         pace.stop()
         clock.advance(0)
         self.assertNoResult(waiting)
+
+
+class AlarmTests(SynchronousTestCase):
+    """The waits alone."""
+
+    def setUp(self) -> None:
+        self.clock = TurningClock()
+        self.alarms = Alarms(self.clock, per_turn=2)
+        self.woken: list[int] = []
+
+    def wait(self, number: int, seconds: float) -> Deferred[None]:
+        waiting = self.alarms.after(seconds)
+        return waiting.addCallback(_noted, self.woken, number)
+
+    def test_a_few_wake_in_each_turn(self) -> None:
+        """The soonest first, with one timer for all."""
+        for number, seconds in enumerate((3, 1, 2, 1, 1)):
+            self.wait(number, seconds)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.clock.rightNow += 1
+        self.clock.turn()
+        self.assertEqual(self.woken, [1, 3])
+        self.clock.turn()
+        self.assertEqual(self.woken, [1, 3, 4])
+        self.assertEqual(self.clock.getDelayedCalls()[0].getTime(), 2)
+        self.clock.rightNow += 5
+        self.clock.turn()
+        self.assertEqual((self.woken, self.alarms.waiting), ([1, 3, 4, 2, 0], 0))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_who_cancels_is_not_woken(self) -> None:
+        """Nor is anybody else later for that; a sooner wait moves the timer."""
+        first, _ = self.wait(0, 5), self.wait(1, 9)
+        self.wait(2, 1)
+        self.assertEqual(self.clock.getDelayedCalls()[0].getTime(), 1)
+        first.cancel()
+        self.failureResultOf(first, CancelledError)
+        self.clock.rightNow += 1
+        self.clock.turn()
+        self.assertEqual((self.woken, self.clock.getDelayedCalls()[0].getTime()), ([2], 9))
+
+    def test_nobody_wakes_after_a_stop(self) -> None:
+        """And no timer is left."""
+        self.wait(0, 1)
+        self.alarms.stop()
+        self.assertEqual((self.clock.getDelayedCalls(), self.alarms.waiting), ([], 0))
