@@ -1,0 +1,1 @@
+Media jobs are kept in ``jobs.jsonl``, every line with a checksum of its own. A line that a disk has damaged loses no other job, and a job that could be paid twice for it is ended as failed. Finished jobs hold no inputs in memory, and are removed after ``retention.jobs_days``.
