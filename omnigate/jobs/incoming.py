@@ -69,8 +69,11 @@ class _Content:
 
     def _opened(self) -> NewFile:
         if self._file is None:
-            # Neither has to survive anything; a crash takes both.
-            make_folder(os.path.dirname(self._folder), sync=False)
+            incoming = os.path.dirname(self._folder)
+            # The media folder is there, unless its disk has come back. Of the others neither has to
+            # survive anything; a crash takes both.
+            make_folder(os.path.dirname(incoming))
+            make_folder(incoming, sync=False)
             make_folder(self._folder, sync=False)
             self._file = NewFile(os.path.join(self._folder, self._name))
         return self._file

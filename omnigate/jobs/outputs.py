@@ -80,16 +80,21 @@ class Outputs:
         """Make the media folder, and remove what an end of the process left of unfinished jobs.
 
         It is called once :attr:`names` has all jobs, and before any of them runs. What is left of
-        others is looked for from then on, since that may take minutes.
-
-        :raises OSError: the folder cannot be made or read.
+        others is looked for from then on, since that may take minutes. A folder that cannot be used
+        is told, and nothing else has to wait for it: jobs fail while that lasts.
         """
-        await self._writer.submit(partial(_make_folders, self.folder))
-        await self.incoming.sweep()
         try:
+            await self._writer.submit(partial(_make_folders, self.folder))
+            await self.incoming.sweep()
             await self.local.clear(sorted(self.names.unfinished))
-        except StorageFault as fault:
-            raise OSError(str(fault)) from None
+        except (OSError, StorageFault) as error:
+            _log.error(
+                "the media folder {folder} cannot be used: {reason}; jobs fail until that is "
+                "mended",
+                folder=self.folder,
+                reason=words_of(error) if isinstance(error, OSError) else str(error),
+            )
+            return
         self._sweeping = Deferred.fromCoroutine(self._sweep())
 
     def close(self) -> Deferred[None]:

@@ -8,7 +8,9 @@ from urllib.parse import quote_from_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import capturedLogs, formatEvent
 
+from omnigate import files
 from omnigate.jobs import arriving
 from omnigate.jobs.adapters.base import InlineSource, UrlSource
 from omnigate.jobs.arriving_places import (
@@ -26,6 +28,7 @@ from omnigate.outbound.messages import (
     Answer,
     KeptMedia,
 )
+from omnigate.testing.memory_disk import MemoryDisk
 from tests.jobs.outputs_case import JOB, MEDIA, OTHER, PLENTY, PNG, OutputsTestCase, a_job
 
 FIRST, SECOND, THIRD = (f"https://cdn.example.com/{n}" for n in range(3))
@@ -457,6 +460,25 @@ class RetentionTest(OutputsTestCase):
             opened = self.opened(self.job)
             getattr(opened, end)()
             self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_a_disk_that_fails_at_a_start_keeps_nothing_else_from_it(self) -> None:
+        self.hosts.files[THIRD] = PNG
+        for name in ("mkdir", "listdir", "unlink"):
+            self.disk = MemoryDisk("/state")
+            self.patch(files, "os", self.disk)
+            if name != "mkdir":
+                self.disk.mkdir(MEDIA)
+                self.disk.mkdir(f"{MEDIA}/.incoming")
+                self.disk.put(f"{MEDIA}/.incoming/stray", b"stray")
+            self.disk.fail(name)
+            with capturedLogs() as logs:
+                self.outputs = self.opened(a_job(OTHER))
+            (event,) = logs
+            self.assertEqual(event["log_level"].name, "error")
+            self.assertIn("input/output error; jobs fail until that is mended", formatEvent(event))
+            # Once it works again, so do jobs.
+            (output,) = self.successResultOf(self.storing(UrlSource(THIRD)))
+            self.assertIn(output.name, self.left())
 
     def test_a_folder_that_cannot_be_searched_is_no_end(self) -> None:
         self.writer.holding = True
