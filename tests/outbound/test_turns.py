@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from hypothesis.strategies import data, sampled_from
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
@@ -124,4 +131,7 @@ class Machine(RuleBasedStateMachine):
         assert all(self.taken.count(server) <= 3 for server in "abc")
 
 
-TurnsMachine = Machine.TestCase
+class AnyOrderTests(SynchronousTestCase):
+    def test_any_order(self) -> None:
+        """The bounds hold, and nobody waits who could go on."""
+        run_state_machine_as_test(Machine, settings=settings(max_examples=50, deadline=None))
