@@ -102,6 +102,7 @@ class MediaGateway(Gateway):
     :param routes: by the name that jobs write.
     :param keys: the limits of each key.
     :param media: settings of ``[media]``, TOML.
+    :param hooks: settings of ``[media.webhooks]``.
     :param more: further tables, out of the provider's port.
     :param sources: networks where outputs and webhooks may lie.
     """
@@ -111,6 +112,7 @@ class MediaGateway(Gateway):
         routes: Mapping[str, Route],
         keys: Mapping[str, Mapping[str, object]] | None = None,
         media: str = "",
+        hooks: str = "",
         more: str = "",
         sources: Sequence[str] = ("127.0.0.0/8",),
         data: Mapping[str, str] | None = None,
@@ -127,7 +129,7 @@ class MediaGateway(Gateway):
                     f"[outbound]\nallow = {json.dumps(list(sources))}",
                     "[media]\npoll_interval_ms = 100",
                     media,
-                    "[media.webhooks]\nallow_http = true",
+                    f"[media.webhooks]\nallow_http = true\n{hooks}",
                     *tables,
                     *[each.table(model, port) for model, each in routes.items()],
                     more.replace("PROVIDER_PORT", str(port)),

@@ -113,13 +113,16 @@ class World:
         self.by_prompt.clear()
 
     def script(self, adapter: str, modes: str, times: int, prompt: str = "") -> None:
-        """Have the next works of an adapter behave so, or every one of a prompt.
+        """Have the next works of an adapter behave so, or all of a prompt, begun ones too.
 
         :raises omnigate.testing.media.modes.UnknownModeError: a word is none.
         """
         found = read_modes(modes.split("~")) if modes else {}
         if prompt:
             self.by_prompt[adapter, prompt] = found
+            for work in self.works.values():
+                if work.adapter == adapter and prompt_of(work.input) == prompt:
+                    work.modes = found
         else:
             self.scripts.setdefault(adapter, []).extend([found] * times)
 
