@@ -22,6 +22,7 @@ from omnigate.control.media_views import ConfiguredGuard, MediaViews, Surroundin
 from omnigate.control.routes import Endpoint
 from omnigate.errors import GatewayError
 from omnigate.jobs.adapters.registry import ADAPTERS
+from omnigate.jobs.alarms import Alarms
 from omnigate.jobs.conversing import Conversing
 from omnigate.jobs.debts import Debts
 from omnigate.jobs.file_reads import FileReads
@@ -87,7 +88,7 @@ class MediaJobs:
         self.files = StoredFiles(
             store.get, self.outputs.local, FileReads(around.reader, around.clock), bucket
         )
-        incoming = self.outputs.incoming
+        incoming, alarms = self.outputs.incoming, Alarms(around.clock)
         means = Means(
             keeping=Keeping(store, around.clock),
             media=views.media,
@@ -95,7 +96,10 @@ class MediaJobs:
             adapters=ADAPTERS,
             recipients=views.recipients,
             conversing=Conversing(
-                ProviderLine(outbound, incoming, views.media), Pace(around.clock), around.clock
+                ProviderLine(outbound, incoming, views.media, alarms.after),
+                Pace(around.clock),
+                around.clock,
+                alarms,
             ),
             outputs=self.outputs,
             clear=incoming.clear,

@@ -41,8 +41,11 @@ MAX_WAIT_SECONDS: Final = 60.0
 #: How long an abandoned provider may take to answer that it is to stop: nobody waits for it.
 FAREWELL_SECONDS: Final = 10.0
 
-#: How long one poll or cancel may take with all its requests.
-CALL_SECONDS: Final = 120.0
+#: How long one poll may take with all its requests: its answer may hold the media, up to 256 MiB.
+POLL_SECONDS: Final = 1_800.0
+
+#: How long a cancel may take.
+CANCEL_SECONDS: Final = 120.0
 
 
 @attrs.frozen
@@ -109,6 +112,8 @@ class Attempting:
 
         :return: a handle where the provider works on it, which is on the disk by now.
         """
+        if self._is_wished():
+            return GivenUp()
         if self._is_over():
             return self._out_of_time()
         task = self.task()
@@ -138,7 +143,7 @@ class Attempting:
                 self.wish.asked = False
                 if not self.adapter.can_cancel:
                     return GivenUp(charged=True)
-                if await self._cancel(handle, CALL_SECONDS):
+                if await self._cancel(handle, CANCEL_SECONDS):
                     return GivenUp()
                 wait = 0.0  # it came too late, or one poll decides
             await self.wish.sleep(self.conversing.alarms, min(wait, self._left))
@@ -182,7 +187,7 @@ class Attempting:
         task = self.task()
         try:
             return await self._led(
-                task, self.adapter.poll(task, handle), min(self._left, CALL_SECONDS)
+                task, self.adapter.poll(task, handle), min(self._left, POLL_SECONDS)
             )
         except OutOfTime:
             if self._is_over():

@@ -27,6 +27,10 @@ RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 class Jobs(Protocol):
     """The store, as far as the runner knows it."""
 
+    @property
+    def open_jobs(self) -> int:
+        """How many jobs are not final."""
+
     def get(self, job_id: str) -> Job | None:
         """Return a job as the disk has it."""
 

@@ -14,7 +14,7 @@ import attrs
 from omnigate.config.media import MediaConfig
 from omnigate.jobs.incoming import Incoming
 from omnigate.jobs.inline_media import InlineSink
-from omnigate.outbound.messages import Answer, Cap, Request, Sink
+from omnigate.outbound.messages import NO_TURN, Answer, Cap, Request, Sink
 
 #: What an interface says of a job; the longest that is known has some kilobytes.
 MAX_API_BYTES: Final = 4 * 1024 * 1024
@@ -22,6 +22,9 @@ MAX_API_BYTES: Final = 4 * 1024 * 1024
 #: JSON around media in base64, and how long such an answer may be whatever the config allows.
 JSON_ROOM_BYTES: Final = 64 * 1024
 MAX_INLINE_BYTES: Final = 256 * 1024 * 1024
+
+#: How long to wait where even the queue for connections is full.
+FULL_SECONDS: Final = 1.0
 
 
 class Calls(Protocol):
@@ -35,17 +38,31 @@ class ProviderLine:
     """A :class:`~omnigate.jobs.conversing.Line` over sockets.
 
     :param media: the config in force.
+    :param pause: waits so many seconds.
     """
 
     def __init__(
-        self, outbound: Calls, incoming: Incoming, media: Callable[[], MediaConfig]
+        self,
+        outbound: Calls,
+        incoming: Incoming,
+        media: Callable[[], MediaConfig],
+        pause: Callable[[float], Awaitable[None]],
     ) -> None:
         self._outbound = outbound
         self._incoming = incoming
         self._media = media
+        self._pause = pause
 
     async def send(self, job_id: str, request: Request) -> Answer:
-        """Send a request of a job."""
+        """Send a request of a job, as soon as a connection is free; see :attr:`NO_TURN`."""
+        while True:
+            answer = await self._sent(job_id, request)
+            # Nothing was sent, and whoever waits has a time-out: a job does not fail for others.
+            if answer.fault != NO_TURN:
+                return answer
+            await self._pause(FULL_SECONDS)
+
+    async def _sent(self, job_id: str, request: Request) -> Answer:
         if request.cap is Cap.INLINE:
             return await self._inline(job_id, request)
         if request.cap is Cap.OUTPUT:

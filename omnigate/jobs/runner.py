@@ -18,11 +18,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.jobs.debts import Debts
-from omnigate.jobs.earlier_jobs import EarlierJobs, mark_of
 from omnigate.jobs.job import QUEUED, Job
 from omnigate.jobs.job_life import Life
 from omnigate.jobs.means import Means
 from omnigate.jobs.provider_slots import address_of
+from omnigate.jobs.sharing import Sharing
 from omnigate.jobs.targets import next_target
 
 #: How often it is looked for costs that are owed, and for jobs that nobody runs.
@@ -61,9 +61,8 @@ class Runner:
         self._jobs = means.keeping.jobs
         self._debts = debts
         self._finished = finished
-        self._succeeded = succeeded
         self._pause = pause
-        self._earlier = EarlierJobs(self._jobs.get)
+        self._sharing = Sharing(means, succeeded, pause)
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, Deferred[None]] = {}
         self._stray: set[Deferred[None]] = set()
@@ -82,7 +81,7 @@ class Runner:
         """Begin; what a former life left is taken up in steps, beside everything else."""
         self._is_up = True
         self._look()
-        self._spawn(self._remember())
+        self._spawn(self._sharing.load())
 
     async def close(self) -> None:
         """Take up nothing more; wait a while for what would have to be paid once more."""
@@ -125,7 +124,7 @@ class Runner:
         address = self._address(job)
         if address is None or (job.cancel_ms and job.status == QUEUED):
             self._begin(job.id)  # which ends at once
-        elif job.status == QUEUED and self._earlier_of(job, self._mark(job)) is not None:
+        elif self._shares(job):
             self._begin(job.id)
         else:
             # Where too many wait, the check of the next minute puts it in line.
@@ -136,11 +135,16 @@ class Runner:
 
         :return: the job as it is then: final already, where it shares what an earlier one made.
         """
-        shares = job.status == QUEUED and self._earlier_of(job, self._mark(job)) is not None
+        shares = (
+            job.status == QUEUED and self._sharing.find(job, self._sharing.mark(job)) is not None
+        )
         self.run(job)
         if shares and job.id in self._tasks:
             await _follow(self._tasks[job.id])
         return self._jobs.get(job.id) or job
+
+    def _shares(self, job: Job) -> bool:
+        return job.status == QUEUED and bool(self._sharing.find(job, self._sharing.mark(job)))
 
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a job.
@@ -194,9 +198,9 @@ class Runner:
         await self._means.conversing.pace.turn()
         job_id = life.job.id
         life.refresh(self._jobs.get(job_id))
-        mark = self._mark(life.job)
+        mark = self._sharing.mark(life.job)
         try:
-            earlier = self._earlier_of(life.job, mark)
+            earlier = self._sharing.find(life.job, mark)
             final = await (life.live() if earlier is None else life.share(earlier))
         except CancelledError:
             raise
@@ -209,7 +213,7 @@ class Runner:
         self._means.slots.leave(job_id)
         if self._is_over:
             return
-        self._earlier.remember(mark, final, self._means.recipients(final.key_sha256))
+        self._sharing.remember(mark, final)
         self._log.info(
             "{job}: {status} after {count} attempts",
             job=job_id,
@@ -226,31 +230,6 @@ class Runner:
         if isinstance(result, Failure) and not result.check(CancelledError):
             self._log.failure("{job}: could not be ended", result, job=job_id)
 
-    # -- the cache ----------------------------------------------------------------------------
-
-    def _mark(self, job: Job) -> bytes | None:
-        route = self._means.route(job.model)
-        return mark_of(job, job.input) if route is not None and route.cache_ttl_s else None
-
-    def _earlier_of(self, job: Job, mark: bytes | None) -> Job | None:
-        route = self._means.route(job.model)
-        if route is None or not route.cache_ttl_s or job.cancel_ms or job.attempts:
-            return None
-        recipients = self._means.recipients(job.key_sha256)
-        return self._earlier.find(mark, route.cache_ttl_s, recipients, self._means.now_ms())
-
-    async def _remember(self) -> None:
-        """Remember what was done in former lives, where a route asks for it."""
-        routes = self._means.media().routes
-        since = {route.model: self._means.now_ms() - route.cache_ttl_s * 1000 for route in routes}
-        if not any(route.cache_ttl_s for route in routes):
-            return
-        for job in self._succeeded():
-            if job.finished_ms > since.get(job.model, job.finished_ms) and not job.input_file:
-                input = await self._jobs.input_of(job)
-                self._earlier.load(mark_of(job, input), job)
-            await self._pause()
-
     # -- what is looked after -----------------------------------------------------------------
 
     def _stop_check(self) -> None:
@@ -265,6 +244,8 @@ class Runner:
 
     async def _take_up(self) -> None:
         """Run what nobody runs: what a restart left, and what found no place in line."""
+        if self._jobs.open_jobs <= len(self._lives) + self._queued():
+            return
         jobs = self._jobs.unfinished()
         for start in range(0, len(jobs), STEP):
             for job in jobs[start : start + STEP]:
@@ -272,6 +253,13 @@ class Runner:
                 if now is not None:
                     self.run(now)
             await self._pause()
+
+    def _queued(self) -> int:
+        """How many jobs are in line and do nothing else."""
+        return self._means.slots.waiting - sum(map(self._waits, self._lives))
+
+    def _waits(self, job_id: str) -> bool:
+        return bool(self._means.slots.waits_at(job_id))
 
     def _spawn(self, work: Awaitable[None]) -> None:
         stray: Deferred[None] = Deferred.fromCoroutine(_awaited(work))

@@ -24,6 +24,7 @@ from omnigate.outbound.body_sender import Submit
 from omnigate.outbound.messages import (
     CONNECT_ERROR,
     CONNECTION_LOST,
+    NO_TURN,
     NOT_KEPT,
     TIMEOUT,
     TRUNCATED,
@@ -50,7 +51,7 @@ _HEAD_SECONDS: Final = 120.0
 
 _AGAIN_STATUSES = frozenset((500, 502, 503, 504))
 _AGAIN_CODES = frozenset(("RequestTimeout", "SlowDown", "InternalError"))
-_AGAIN_FAULTS = frozenset((CONNECT_ERROR, CONNECTION_LOST, TIMEOUT, TRUNCATED))
+_AGAIN_FAULTS = frozenset((CONNECT_ERROR, NO_TURN, CONNECTION_LOST, TIMEOUT, TRUNCATED))
 
 _REMEDIES: Final = {
     "SignatureDoesNotMatch": "the secret key is not that of the access key",

@@ -20,6 +20,7 @@ from omnigate.outbound.exchange import Exchange, Limits
 from omnigate.outbound.messages import (
     CONNECT_ERROR,
     CONNECTION_LOST,
+    NO_TURN,
     REFUSED,
     Answer,
     Request,
@@ -121,10 +122,10 @@ class Dispatch:
         try:
             await turn
         except TooManyWaitingError as error:
-            return Answer(0, fault=CONNECT_ERROR, detail=str(error)), ()
+            return Answer(0, fault=NO_TURN, detail=str(error)), ()
         except WaitTimeoutError:
             detail = f"no connection was free within {WAIT_SECONDS:g} s"
-            return Answer(0, fault=CONNECT_ERROR, detail=detail), ()
+            return Answer(0, fault=NO_TURN, detail=detail), ()
         try:
             plan.limits.deadline.begin()
             return await self._exchange(plan)

@@ -14,6 +14,8 @@ from twisted.internet.defer import Deferred
 
 #: What can be wrong with an answer, beside its status.
 CONNECT_ERROR: Final = "connect_error"
+#: No connection was free for it; nothing was sent, and it may be tried again.
+NO_TURN: Final = "no_turn"
 CONNECTION_LOST: Final = "connection_lost"
 TIMEOUT: Final = "timeout"
 BAD_FRAMING: Final = "bad_framing"

@@ -14,6 +14,7 @@ from omnigate.outbound.messages import (
     BAD_FRAMING,
     CONNECT_ERROR,
     CONNECTION_LOST,
+    NO_TURN,
     NOT_KEPT,
     REFUSED,
     TIMEOUT,
@@ -754,7 +755,7 @@ class BoundTests(OutboundCase):
         self.clock.advance(WAIT_SECONDS)
         waited = [self.successResultOf(each) for each in begun if each.called]
         self.assertEqual(len(waited), 44)
-        self.assertEqual({answer.fault for answer in waited}, {"", CONNECT_ERROR})
+        self.assertEqual({answer.fault for answer in waited}, {"", NO_TURN})
         for each in begun:
             each.addErrback(lambda _: None)
 

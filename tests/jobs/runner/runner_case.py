@@ -188,6 +188,11 @@ class Shelf:
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self.refusals = 0
 
+    @property
+    def open_jobs(self) -> int:
+        """How many are not final."""
+        return len(self.unfinished())
+
     def put(self, job: Job) -> Job:
         """Put a job there."""
         self.jobs[job.id] = job
