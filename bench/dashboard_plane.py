@@ -168,6 +168,7 @@ class DashboardPlane:
             audit_max_bytes=1 << 30,
             history_path=str(folder / "config_history.json"),
             jobs_path=str(folder / "jobs.jsonl"),
+            receipts_path=str(folder / "receipts.json"),
             media_dir=str(folder / "media"),
             credential=config_file.credential,
             config_file=config_file,

@@ -141,6 +141,7 @@ def makeService(options: Options) -> Service:
         audit_max_bytes=settings.audit_max_mb * 1024 * 1024,
         history_path=settings.config_history,
         jobs_path=settings.jobs,
+        receipts_path=settings.receipts,
         media_dir=settings.media_dir,
         credential=config_file.credential,
         config_file=config_file,
@@ -235,6 +236,7 @@ def _check_folders(settings: ControlSettings) -> None:
             settings.audit,
             settings.config_history,
             settings.jobs,
+            settings.receipts,
         ):
             check_writable(os.path.dirname(path))
         check_writable(settings.media_dir, "OMNIGATE_MEDIA_DIR")

@@ -25,6 +25,7 @@ from omnigate.daemon import (
 )
 from omnigate.data_tap import LISTEN, METRICS_LISTEN, METRICS_PORT, PROGRAM
 from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.attesting import Attesting
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.count_reports import CountReports
@@ -98,6 +99,7 @@ def data_service(
         endpoint=endpoint,
         connect=lambda config: _connector(reactor, config),
         writers=(writer, log_writer),
+        attesting=Attesting(client.post, reactor, lambda: int(time.time() * 1000)),
         left=left,
     )
     service = DataService(

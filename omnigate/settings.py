@@ -19,7 +19,6 @@ import attrs
 
 from omnigate.client_address import TrustedProxies
 from omnigate.settings_table import (
-    LATER_SETTINGS,
     MIN_SECRET_CHARS,
     SETTINGS,
     BadValueError,
@@ -101,6 +100,7 @@ class ControlSettings:
     audit_max_mb: int
     jobs: str
     media_dir: str
+    receipts: str
 
 
 def read_data_settings(
@@ -263,7 +263,7 @@ def _file_text(source: str, path: str) -> str:
 
 def _unknown_names(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable of ours that nothing reads."""
-    known = [setting.name for setting in SETTINGS] + list(LATER_SETTINGS)
+    known = [setting.name for setting in SETTINGS]
     files = [f"{setting.name}_FILE" for setting in SETTINGS if setting.secret]
     warnings = []
     for name in sorted(environ):

@@ -327,6 +327,14 @@ SETTINGS: tuple[Setting, ...] = (
         path,
     ),
     Setting(
+        "OMNIGATE_RECEIPTS",
+        _CONTROL,
+        "receipts",
+        "{state_dir}/receipts.json",
+        "What attested upstreams signed of their answers, and whether it fits.",
+        path,
+    ),
+    Setting(
         "OMNIGATE_MEDIA_DIR",
         _CONTROL,
         "media_dir",
@@ -464,6 +472,3 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 """Every setting of both planes, in the order of the page on configuration."""
-
-LATER_SETTINGS: tuple[str, ...] = ("OMNIGATE_RECEIPTS",)
-"""Names that are kept for parts which this version does not have; set, they change nothing."""

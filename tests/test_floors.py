@@ -17,6 +17,7 @@ PACKAGE = ROOT / "omnigate"
 FLOORS = {
     **dict.fromkeys(
         (
+            "attested",
             "backoff",
             "capabilities",
             "client_address",
@@ -52,6 +53,7 @@ FLOORS = {
     "outbound": 4,
     "testing": 5,
     "jobs": 5,
+    "receipts": 5,
     "ledger": 5,
     "control": 6,
     "gateway": 6,
@@ -78,7 +80,8 @@ FORBIDDEN = {
     "outbound": {"files", "writer_thread", "settings", "money", "config"},
     "jobs": {"protocols"},
     "ledger": {"protocols"},
-    "gateway": {"jobs", "ledger"},
+    "receipts": {"protocols"},
+    "gateway": {"jobs", "ledger", "receipts"},
     "control": {"protocols"},
 }
 
@@ -86,7 +89,7 @@ FORBIDDEN = {
 MAY_USE_FAKES = {"testing", "demo", "cli"}
 
 # Modules that are also programs of their own (``python -m``), and start a reactor as such.
-PROGRAMS = {"testing/provider.py", "testing/media/provider.py"}
+PROGRAMS = {"testing/provider.py", "testing/media/provider.py", "testing/attested.py"}
 
 # Rooms on one floor that may nevertheless import the other: importer, imported.
 ALLOWED = {("jobs", "ledger")}

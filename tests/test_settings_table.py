@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate.settings_table import LATER_SETTINGS, SETTINGS, BadValueError
+from omnigate.settings_table import SETTINGS, BadValueError
 
 
 class TableTests(SynchronousTestCase):
@@ -21,7 +21,7 @@ class TableTests(SynchronousTestCase):
 
     def test_no_name_and_no_field_of_a_plane_stands_twice(self) -> None:
         """Each variable has one row, each attribute one variable."""
-        names = [setting.name for setting in SETTINGS] + list(LATER_SETTINGS)
+        names = [setting.name for setting in SETTINGS]
         self.assertEqual(len(set(names)), len(names))
         fields = [(plane, s.field) for s in SETTINGS for plane in s.planes]
         self.assertEqual(len(set(fields)), len(fields))

@@ -136,6 +136,8 @@ def _upstream(path: str, upstream: Row) -> Iterator[Fault]:
         for field in ("anthropic_version", "drop_betas"):
             if field in upstream:
                 yield Fault(f"{path}.{field}", 'only goes with protocol = "anthropic"')
+    if upstream.get("protocol") == "anthropic" and "attestation" in upstream:
+        yield Fault(f"{path}.attestation", 'only goes with protocol = "openai"')
     url = upstream.get("base_url")
     if "ca_file" in upstream and isinstance(url, str) and url.lower().startswith("http://"):
         yield Fault(f"{path}.ca_file", "has no effect: base_url is http, not https")

@@ -51,6 +51,7 @@ _CHECKS: Final[Mapping[Callable[..., object], Schema]] = {
     },
     values.env_name: _words(r"[A-Za-z_][A-Za-z0-9_]*", 128),
     values.sha256_hex: _words(r"[0-9A-Fa-f]{64}", 64),
+    values.plain_sha256: _words(r"[0-9A-Fa-f]{64}", 64),
     values.header_token: _words(_NAME, 128),
     values.absolute_path: _words(r"/[^\x00-\x1f\x7f]*", values.MAX_PATH_CHARS),
     values.base_url: _words(r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#]+/v1", values.MAX_URL_CHARS),

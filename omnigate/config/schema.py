@@ -49,6 +49,7 @@ MAX_ROUTES: Final = 5_000
 MAX_TARGETS: Final = 64
 MAX_PATTERNS: Final = 500
 MAX_BETAS: Final = 64
+MAX_COMPOSE_HASHES: Final = 64
 
 ProtocolName = Literal["openai", "anthropic"]
 StrategyName = Literal["failover", "round_robin", "weighted"]
@@ -138,10 +139,26 @@ class CooldownConfig:
 
 
 @attrs.frozen
+class AttestationConfig:
+    """``attestation``: an upstream that signs its answers, for receipts.
+
+    ``kind`` says which provider's interface it has, ``signing_algo`` which signature is asked for.
+    With ``compose_hashes`` a receipt fails whose node runs something else.
+    """
+
+    kind: Annotated[str, Value(values.one_of("near", "redpill"))]
+    signing_algo: Annotated[str, Value(values.one_of("ecdsa", "ed25519"))] = "ecdsa"
+    compose_hashes: Annotated[
+        tuple[Annotated[str, Value(values.plain_sha256)], ...], Array(0, MAX_COMPOSE_HASHES)
+    ] = ()
+
+
+@attrs.frozen
 class UpstreamConfig:
     """``[[upstreams]]``: a text provider.
 
     ``base_url`` goes up to and with ``/v1``. ``api_key_env`` None: no credential is sent.
+    ``attestation`` None: it signs nothing.
     """
 
     name: Name
@@ -158,6 +175,7 @@ class UpstreamConfig:
     abandon: Annotated[Abandon, Value(values.one_of("read_on", "cancel"))] = "read_on"
     proxy: Annotated[str, Value(values.proxy_url)] | None = None
     ca_file: Annotated[str, Value(values.absolute_path)] | None = None
+    attestation: AttestationConfig | None = None
 
 
 @attrs.frozen

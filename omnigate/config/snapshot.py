@@ -76,6 +76,7 @@ def unsealed(config: Config, keys: Sequence[SnapshotKey]) -> Snapshot:
 
 
 def _upstream(upstream: UpstreamConfig) -> SnapshotUpstream:
+    attested = upstream.attestation
     return SnapshotUpstream(
         name=upstream.name,
         protocol=upstream.protocol,
@@ -91,6 +92,9 @@ def _upstream(upstream: UpstreamConfig) -> SnapshotUpstream:
         abandon=upstream.abandon,
         proxy=upstream.proxy,
         ca_file=upstream.ca_file,
+        attestation="" if attested is None else attested.kind,
+        signing_algo="" if attested is None else attested.signing_algo,
+        compose_hashes=() if attested is None else attested.compose_hashes,
     )
 
 

@@ -79,6 +79,8 @@ _effort = values.one_of(*EFFORTS)
 _thinking = values.one_of("budget", "adaptive")
 _max_tokens_field = values.one_of("max_tokens", "max_completion_tokens")
 _user_field = values.one_of("user", "safety_identifier")
+_attestation = values.one_of("near", "redpill")
+_signing_algo = values.one_of("ecdsa", "ed25519")
 _upstream_api = values.one_of("", "chat", "responses")
 
 
@@ -168,6 +170,11 @@ def _check_upstream(upstream: SnapshotUpstream) -> None:
         values.proxy_url(upstream.proxy)
     if upstream.ca_file is not None:
         values.absolute_path(upstream.ca_file)
+    if upstream.attestation:
+        _attestation(upstream.attestation)
+        _signing_algo(upstream.signing_algo)
+    for digest in upstream.compose_hashes:
+        values.plain_sha256(digest)
 
 
 def _check_capabilities(capabilities: Capabilities) -> None:

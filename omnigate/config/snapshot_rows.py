@@ -49,7 +49,10 @@ class SnapshotKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 @attrs.frozen
 class SnapshotUpstream:
-    """One text provider: where it is, how long to wait for it, and when to let it rest."""
+    """One text provider: where it is, how long to wait for it, and when to let it rest.
+
+    :ivar attestation: whose interface it has to sign answers; empty for one that signs none.
+    """
 
     name: str
     protocol: ProtocolName
@@ -65,6 +68,9 @@ class SnapshotUpstream:
     abandon: Abandon
     proxy: str | None
     ca_file: str | None
+    attestation: str = ""
+    signing_algo: str = ""
+    compose_hashes: tuple[str, ...] = ()
 
 
 @attrs.frozen

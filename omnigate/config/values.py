@@ -250,6 +250,14 @@ def sha256_hex(value: object) -> str:
     return word.lower()
 
 
+def plain_sha256(value: object) -> str:
+    """Check a SHA-256 in hexadecimal and return it in lower case."""
+    word = text(value)
+    if not _SHA256.fullmatch(word):
+        raise BadValueError("must be the 64 hexadecimal digits of a SHA-256")
+    return word.lower()
+
+
 def header_token(value: object) -> str:
     """Check a value that goes into an ``anthropic-version`` or ``anthropic-beta`` header."""
     word = text(value)

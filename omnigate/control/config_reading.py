@@ -18,11 +18,13 @@ from omnigate.config.credentials import Credentials, read_credentials
 from omnigate.config.file_keys import ResolvedKey, resolve_file_keys
 from omnigate.config.schema import MAX_CONFIG_BYTES, Config, ConfigError, load_config
 from omnigate.config.structure import Fault
+from omnigate.config.values import quoted
 from omnigate.control.config_changes import Changes, changes_between
 from omnigate.control.gateway_key import GatewayKey
 from omnigate.control.keys import made_keys
 from omnigate.jobs import age_files
 from omnigate.named_files import open_at_once
+from omnigate.receipts import signatures
 
 #: A file that was written while it was read is read again, so many times.
 MAX_READS: Final = 3
@@ -89,7 +91,7 @@ def read_config(
         message = "holds nothing; if that is meant, have it read by SIGHUP or by POST /admin/reload"
         raise ConfigError([Fault(path, message)])
     found, faults = resolve_file_keys(config, environ_lookup)
-    faults = [*faults, *_recipient_faults(config)]
+    faults = [*faults, *_recipient_faults(config), *_attestation_faults(config)]
     if faults:
         raise ConfigError(faults)
     keys = tuple(found)
@@ -104,6 +106,17 @@ def read_config(
         changes=changes_between(old, old_keys, config, keys) if changed else Changes(),
         changed=changed,
     )
+
+
+def _attestation_faults(config: Config) -> list[Fault]:
+    """Return why the answers of attested upstreams could not be judged."""
+    if signatures.extra_is_there():
+        return []
+    return [
+        Fault(f"upstreams[{index}].attestation", signatures.REMEDY, quoted(upstream.name))
+        for index, upstream in enumerate(config.upstreams)
+        if upstream.attestation is not None
+    ]
 
 
 def _recipient_faults(config: Config) -> list[Fault]:

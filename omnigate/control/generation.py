@@ -48,6 +48,7 @@ from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi
 from omnigate.control.own_usage import OwnUsage
+from omnigate.control.receipts_api import ReceiptsApi
 from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
@@ -60,6 +61,7 @@ from omnigate.ledger.service import Ledger
 from omnigate.money import Price
 from omnigate.outbound.addresses import AddressGuard
 from omnigate.outbound.client import Outbound
+from omnigate.receipts.store import ReceiptStore
 from omnigate.writer_thread import IWriter
 
 #: The writer threads of a generation. No poll of a data plane waits for the disk, so snapshots are
@@ -71,6 +73,7 @@ KEYS_WRITER: Final = "omnigate-keys"
 SNAPSHOTS_WRITER: Final = "omnigate-snapshots"
 
 JOBS_WRITER: Final = "omnigate-jobs"
+RECEIPTS_WRITER: Final = "omnigate-receipts"
 MEDIA_WRITER: Final = "omnigate-media"
 #: Encrypts and copies files, which takes long, so it is beside the one that takes what arrives.
 MEDIA_WORKER: Final = "omnigate-media-work"
@@ -94,6 +97,7 @@ class Lasting:
     :ivar audit_max_bytes: how long that may become.
     :ivar history_path: ``config_history.json``.
     :ivar jobs_path: the log of media jobs, ``jobs.jsonl``.
+    :ivar receipts_path: ``receipts.json``.
     :ivar media_dir: the folder of their outputs.
     :ivar credential: gives the value of a variable that ``[media]`` names, or None where that is
         not set or cannot be used; it asks memory and no file.
@@ -117,6 +121,7 @@ class Lasting:
     audit_max_bytes: int
     history_path: str
     jobs_path: str
+    receipts_path: str
     media_dir: str
     credential: Callable[[str], str | None]
     config_file: ConfigFile
@@ -210,6 +215,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         writer(SNAPSHOTS_WRITER),
         writer(LEDGER_READER),
     )
+    receipts_writer = writer(RECEIPTS_WRITER)
     jobs_writer, media_writer, media_worker, media_reader = (
         writer(JOBS_WRITER),
         writer(MEDIA_WRITER),
@@ -280,6 +286,14 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         lasting.now_ms,
         lasting.stand_back,
     )
+    receipts = ReceiptStore(
+        lasting.receipts_path,
+        lasting.clock,
+        receipts_writer,
+        lasting.now_ms,
+        lambda: config_file.config.retention.receipts_days,
+        partial(crashed, "receipts"),
+    )
     jobs = JobStore(
         lasting.jobs_path, jobs_writer, lasting.now_ms, crashed=partial(crashed, "jobs")
     )
@@ -327,6 +341,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     lasting.credentials.admin_keys = admin_keys
     lasting.credentials.sign_in_failed = audit.sign_in_failed
     metrics.watch_audit(audit)
+    metrics.watch_receipts(receipts)
     metrics.watch_keys(book, lasting.now_ms)
     metrics.watch_ledger(ledger)
     metrics.watch_budgets(watch)
@@ -344,7 +359,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         live,
         jobs,
         media,
-        stores=(audit, history, keys, admin_keys, ledger, jobs, media, live),
+        stores=(audit, history, keys, admin_keys, ledger, receipts, jobs, media, live),
         writers=(
             audit_writer,
             history_writer,
@@ -352,6 +367,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             keys_writer,
             snapshots_writer,
             reader,
+            receipts_writer,
             jobs_writer,
             media_writer,
             media_worker,
@@ -359,6 +375,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         ),
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
+            *ReceiptsApi(receipts).endpoints(),
             *OwnUsage(book, watch, lambda: config_file.config.media.max_jobs_per_day).endpoints(),
             *admin.endpoints(),
             *AdminJobsApi(jobs, book, media.views.shown, lasting.stand_back).endpoints(),

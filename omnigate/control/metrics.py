@@ -46,6 +46,7 @@ from omnigate.metric_text import exposition, family_of
 from omnigate.money import NANO_PER_USD
 from omnigate.periods import DAY_MS
 from omnigate.reactor_lag import ReactorLag
+from omnigate.receipts.store import ReceiptStore
 
 #: A key that expires within a week is one to look after: people are away for a weekend.
 EXPIRING_MS: Final = 7 * DAY_MS
@@ -158,6 +159,9 @@ class ControlMetrics:
                 "omnigate_cost_usd_total", "counter", "Cost recorded, in US dollars.", ("route",)
             ),
             lambda: [(route, nano / NANO_PER_USD) for route, nano in self._costs.items()],
+        )
+        self._verdicts = self._table(
+            "omnigate_receipts_total", "Receipts of attested upstreams, by verdict.", "verdict"
         )
         self._refusals = self._table(
             "omnigate_refusals_total",
@@ -297,6 +301,15 @@ class ControlMetrics:
         text = "Gateway keys, of the config file and managed ones."
         self.watch_rows(Family("omnigate_keys", "sum", text, ("source",)), read)
         self.watch("omnigate_keys_expiring", "Keys that expire within seven days.", expiring)
+
+    def watch_receipts(self, receipts: ReceiptStore) -> None:
+        """Show what the receipts of attested upstreams came to."""
+        receipts.judged = lambda verdict: self._verdicts.add((verdict,))
+        self.watch(
+            "omnigate_receipts_failed_writes_total",
+            "Writings of the file of receipts that failed; they were kept in memory.",
+            lambda: receipts.failed_writes,
+        )
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Show what the audit log counts."""

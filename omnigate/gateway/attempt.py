@@ -24,6 +24,7 @@ from omnigate.gateway.attempts import (
     Verdict,
     judge_status,
 )
+from omnigate.gateway.attesting import Subject
 from omnigate.gateway.headers import unrelayable
 from omnigate.gateway.tables import Target
 from omnigate.protocols.relay import Passage, Relay, ShortAnswer
@@ -74,6 +75,24 @@ class Attempt(AttemptAccount):
         self.connection: UpstreamConnection | None = None
         self.short: ShortAnswer | None = None
         self.deadline = NEVER
+
+    @property
+    def subject(self) -> Subject | None:
+        """What a receipt of its answer is about; None at an upstream that signs nothing."""
+        upstream = self.target.upstream
+        if not upstream.config.attestation:
+            return None
+        exchange = self._exchange
+        key, scan = exchange.key, exchange.scan
+        assert key is not None and scan is not None
+        return Subject(
+            exchange.id,
+            key.sha256,
+            exchange.route_model,
+            upstream,
+            self.target.model,
+            scan.stream,
+        )
 
     # -- the request
 

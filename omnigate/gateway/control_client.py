@@ -9,17 +9,16 @@ business of the caller; here only its not coming is an error.
 from typing import Any, Never
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.python.failure import Failure
 
 from omnigate import __version__
 from omnigate.config.snapshot import MAX_SNAPSHOT_BYTES
 from omnigate.protocols.addresses import parse_address
+from omnigate.protocols.asked import Asked, StaleError
 from omnigate.protocols.connector import UpstreamConnectError, connect
 from omnigate.protocols.pool import UpstreamPool
-from omnigate.protocols.upstream import Loss, UpstreamConnection
+from omnigate.protocols.upstream import UpstreamConnection
 from omnigate.protocols.watchdog import Watchdog
 from omnigate.text import reason_of
-from omnigate.wire.head import ResponseHead
 
 CONFIG_PATH = "/internal/config"
 
@@ -38,14 +37,6 @@ POST_SECONDS = 30.0
 
 class ControlError(Exception):
     """The control plane gave no answer, or none that can be used; the message says why."""
-
-
-class _UnusableError(Exception):
-    """The answer was lost or refused; the message says why."""
-
-
-class _StaleError(Exception):
-    """A kept connection was being closed when the request was written to it."""
 
 
 class ControlClient:
@@ -158,13 +149,13 @@ class ControlClient:
         if connection is None:
             connection = await self._pool.open()
         try:
-            head, answer = await _Asked(connection, request, max_bytes).done
-        except _StaleError:
+            head, answer = await Asked(connection, request, max_bytes).done
+        except StaleError:
             # It may have been read all the same; only reading twice is always harmless.
             if body is not None:
                 raise
             connection = await self._pool.open()
-            head, answer = await _Asked(connection, request, max_bytes).done
+            head, answer = await Asked(connection, request, max_bytes).done
         if not is_config:
             return head.status, answer
         if head.status == 304 and self._config_tag:
@@ -177,56 +168,3 @@ class ControlClient:
 
 def _late(_result: object, seconds: float) -> Never:
     raise ControlError(f"the control plane did not answer within {seconds:g} s")
-
-
-class _Asked:
-    """One request, whose answer is collected up to a bound.
-
-    :ivar done: fires with head and body. Cancelling it drops the connection.
-    """
-
-    def __init__(self, connection: UpstreamConnection, request: bytes, max_bytes: int) -> None:
-        self._connection = connection
-        self._left = self._max_bytes = max_bytes
-        self._head: ResponseHead | None = None
-        self._pieces: list[bytes] = []
-        self.done: Deferred[tuple[ResponseHead, bytes]] = Deferred(lambda _: connection.drop())
-        connection.send(request, self)
-
-    def answer_head(self, connection: UpstreamConnection, head: ResponseHead) -> None:
-        """Refuse at once what is going to be too long, or may be cut without anyone's noticing."""
-        self._head = head
-        if head.framing == "close":
-            self._refuse("its answer has neither a length nor chunks, and might be cut")
-        elif head.content_length > self._max_bytes:
-            self._refuse_long()
-
-    def answer_data(self, data: bytes) -> None:
-        """Keep a piece, within the bound."""
-        self._left -= len(data)
-        if self._left < 0:
-            self._refuse_long()
-        else:
-            self._pieces.append(data)
-
-    def answer_end(self) -> None:
-        """It is whole."""
-        assert self._head is not None
-        self.done.callback((self._head, b"".join(self._pieces)))
-
-    def answer_lost(self, loss: Loss, reason: str) -> None:
-        """There is no answer, or half of one."""
-        self.done.errback(_StaleError(reason) if loss is Loss.STALE else _UnusableError(reason))
-
-    def crashed(self, failure: Failure) -> None:
-        """An exception escaped from one of the above."""
-        self._connection.drop()
-        self.done.errback(failure)
-
-    def _refuse_long(self) -> None:
-        self._refuse(f"its answer is longer than {self._max_bytes} bytes")
-
-    def _refuse(self, why: str) -> None:
-        self._pieces.clear()
-        self._connection.drop()
-        self.done.errback(_UnusableError(why))

@@ -1,4 +1,4 @@
-"""The paths of the jobs API: which there are, and what of a request for one goes on.
+"""The paths that the control plane answers: jobs, files, receipts, and what of a request goes on.
 
 The control plane decides what they mean. What is sent to it with the internal token is narrow: a
 path out of these few, a query in plain characters (:mod:`omnigate.wire.target` saw to that), and
@@ -18,14 +18,16 @@ from omnigate.wire.head import RequestHead, ResponseHead
 #: The kind of endpoint that a key may be kept to.
 JOBS: Final = "jobs"
 
-#: What metrics and the log call files.
+#: What metrics and the log call files, and receipts.
 FILES: Final = "files"
+RECEIPTS: Final = "receipts"
 
 MAX_JOB_BODY_BYTES: Final = 8_000_000
 
 _PATH = re.compile(
     r"/v1/jobs(?:/(?P<job>[A-Za-z0-9_-]{1,64})(?P<cancel>/cancel)?)?|"
-    r"/v1/files/(?P<of>[A-Za-z0-9_-]{1,64})/(?P<number>[0-9]{1,4})",
+    r"/v1/files/(?P<of>[A-Za-z0-9_-]{1,64})/(?P<number>[0-9]{1,4})|"
+    r"/v1/receipts/(?P<receipt>[A-Za-z0-9_-]{1,64})",
     re.ASCII,
 )
 _IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
@@ -45,7 +47,7 @@ _relayed = re.compile(
 class JobPath:
     """A path of the jobs API.
 
-    :ivar kind: :data:`JOBS` or :data:`FILES`.
+    :ivar kind: :data:`JOBS`, :data:`FILES` or :data:`RECEIPTS`.
     :ivar methods: which it takes.
     :ivar creates: whether a POST there begins new work.
     """
@@ -65,15 +67,18 @@ _LIST: Final = JobPath(JOBS, (*_READ, b"POST"), creates=True)
 _JOB: Final = JobPath(JOBS, _READ)
 _CANCEL: Final = JobPath(JOBS, (b"POST",))
 _FILE: Final = JobPath(FILES, _READ)
+_RECEIPT: Final = JobPath(RECEIPTS, _READ)
 
 
 def job_path(path: str) -> JobPath | None:
     """Return which path of the jobs API this is, if it is one."""
-    if not path.startswith(("/v1/jobs", "/v1/files/")):
+    if not path.startswith(("/v1/jobs", "/v1/files/", "/v1/receipts/")):
         return None
     found = _PATH.fullmatch(path)
     if found is None:
         return None
+    if found["receipt"]:
+        return _RECEIPT
     if found["of"]:
         return _FILE
     if found["job"] is None:

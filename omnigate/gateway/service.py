@@ -23,6 +23,7 @@ from omnigate.config.snapshot import Snapshot, SnapshotUpstream
 from omnigate.daemon_service import Certificate, DaemonService, Ending, Listener
 from omnigate.errors import GatewayError, openai_envelope
 from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.attesting import Attesting
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.delivery import Delivery
@@ -38,6 +39,7 @@ from omnigate.protocols.client import ClientFactory
 from omnigate.protocols.connector import forget_tls_contexts
 from omnigate.protocols.pool import Connect, UpstreamPool
 from omnigate.protocols.response import status_line
+from omnigate.protocols.upstream import UpstreamConnection
 from omnigate.settings import DataSettings
 from omnigate.writer_thread import IWriter
 
@@ -66,6 +68,7 @@ class DataParts:
     endpoint: IStreamServerEndpoint
     connect: Callable[[SnapshotUpstream], Connect]
     writers: tuple[IWriter, ...]
+    attesting: Attesting
     left: LeftSpools | None = None
     teller: FigureTeller | None = None
     pull: ConfigPull | None = None
@@ -200,8 +203,11 @@ class DataService(DaemonService):
     def _open_upstream(self, config: SnapshotUpstream) -> Upstream:
         address = parse_address(config.base_url, config.proxy, config.ca_file)
         outage = Outage(self.log, f"upstream {config.name} cannot be reached", self.clock)
+        attesting = self.parts.attesting
         pool = UpstreamPool(
-            told_connect(self.parts.connect(config), outage), self.parts.plane.watchdog
+            told_connect(self.parts.connect(config), outage),
+            self.parts.plane.watchdog,
+            attesting.connection if config.attestation else UpstreamConnection,
         )
         return compile_upstream(config, address, pool, self._environ)
 
@@ -230,6 +236,7 @@ class DataService(DaemonService):
             await parts.pull.stop()
         await self._drain(grace)
         parts.plane.abandoned.stop()
+        parts.attesting.stop()
         if parts.left is not None:
             await parts.left.stop()
         await parts.delivery.stop()

@@ -8,7 +8,7 @@ from typing import cast
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocol
 
-from omnigate.protocols.upstream import UpstreamConnection
+from omnigate.protocols.upstream import ConnectionOwner, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER, Watchdog
 
 #: Seconds after which an idle connection is closed: under the 60 s at which common load
@@ -25,12 +25,19 @@ class UpstreamPool:
 
     :param connect: opens a connection for the protocol that the given callable makes;
         its Deferred fails with what stood in the way.
+    :param make: makes the protocol of one.
     :ivar connections: how many are up, idle ones among them.
     :ivar opened: how many came about so far.
     """
 
-    def __init__(self, connect: Connect, watchdog: Watchdog) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        watchdog: Watchdog,
+        make: Callable[[ConnectionOwner], UpstreamConnection] = UpstreamConnection,
+    ) -> None:
         self._connect = connect
+        self._make = make
         self._watchdog = watchdog
         # What Watchdog.after would add, told once: each request ends with this deadline.
         self._idle_seconds = IDLE_SECONDS + watchdog.interval
@@ -51,7 +58,7 @@ class UpstreamPool:
 
     def open(self) -> Deferred[UpstreamConnection]:
         """A fresh connection."""
-        opening = self._connect(lambda: cast(IProtocol, UpstreamConnection(self)))
+        opening = self._connect(lambda: cast(IProtocol, self._make(self)))
         return cast(Deferred[UpstreamConnection], opening)
 
     def close(self) -> None:

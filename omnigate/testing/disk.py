@@ -87,8 +87,9 @@ class FaultyDisk:
         self._renamed: dict[str, tuple[str, _Stored | None]] = {}
         for name in os.listdir(self.folder):
             path = os.path.join(self.folder, name)
-            with open(path, "rb") as file:
-                self._files[path] = _Stored(file.read(), named=True)
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    self._files[path] = _Stored(file.read(), named=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)

@@ -128,6 +128,7 @@ class Plane:
             audit_max_bytes=1_000_000,
             history_path=os.path.join(folder, "config_history.json"),
             jobs_path=os.path.join(folder, "jobs.jsonl"),
+            receipts_path=os.path.join(folder, "receipts.json"),
             media_dir=os.path.join(folder, "media"),
             credential=self.config_file.credential,
             config_file=self.config_file,

@@ -21,6 +21,7 @@ from omnigate.config.snapshot import (
     encode_snapshot,
 )
 from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.attesting import Attesting
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.count_reports import CountReports
@@ -168,6 +169,7 @@ class ServiceTestCase(SynchronousTestCase):
             endpoint=cast(Any, self.endpoint),
             connect=self.connect,
             writers=(writer,),
+            attesting=Attesting(self.control.post, self.clock, lambda: 0),
         )
         self.service = DataService(
             self.parts,

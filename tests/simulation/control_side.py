@@ -93,6 +93,7 @@ class ControlSide(Side):
             audit_max_bytes=1024 * 1024,
             history_path=f"{CONTROL_FOLDER}/config_history.json",
             jobs_path=f"{CONTROL_FOLDER}/jobs.jsonl",
+            receipts_path=f"{CONTROL_FOLDER}/receipts.json",
             media_dir=f"{CONTROL_FOLDER}/media",
             credential=self.config_file.credential,
             config_file=self.config_file,

@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 
 from omnigate.config.snapshot import SnapshotUpstream
 from omnigate.gateway.access_log import AccessLog
+from omnigate.gateway.attesting import Attesting
 from omnigate.gateway.config_pull import ConfigPull
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.count_reports import CountReports
@@ -122,6 +123,7 @@ class DataSide(Side):
             endpoint=cast(Any, self.door),
             connect=self._connect,
             writers=(self.writer,),
+            attesting=Attesting(client.post, clock, lambda: int(world.wall() * 1000)),
         )
         self.service = DataService(parts, settings, clock, ENVIRON, self.ending, str)
         self.service.factory.connections = cast(Any, InOrder())

@@ -1,0 +1,322 @@
+"""Receipts, from the side of the data plane: the upstream is asked for what it signed.
+
+For each answer of an attested upstream the control plane is told of its hashes at once. Then the
+signature is asked for, again and again for a minute, and the report of the node that signed, which
+is kept for an hour; with them the control plane is told once more, and judges. All of it is in
+memory and best effort: receipts are evidence, and no bill hangs on them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import attrs
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from omnigate.attested import (
+    MAX_EVIDENCE_BYTES,
+    MAX_REPORT_BYTES,
+    MAX_TOLD,
+    Evidence,
+    Exchanged,
+    Signature,
+    Told,
+    ToldBatch,
+)
+from omnigate.gateway.control_client import ControlError
+from omnigate.gateway.tables import Upstream
+from omnigate.protocols.asked import Asked
+from omnigate.protocols.connector import UpstreamConnectError
+from omnigate.protocols.hashing import Hashed, HashingConnection
+from omnigate.protocols.upstream import ConnectionOwner
+
+#: Seconds after which the signature is asked for again.
+PAUSES: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+
+#: Of one request to the upstream.
+ASK_SECONDS: Final = 30.0
+
+MAX_SIGNATURE_BYTES: Final = 64 * 1024
+
+#: Reports are kept for an hour, of so many nodes.
+EVIDENCE_SECONDS: Final = 3600.0
+MAX_NODES: Final = 256
+
+#: Answers whose signature is being asked for; beyond that one is told as one without.
+MAX_ASKED: Final = 256
+
+#: What waits for the control plane; beyond that the oldest is dropped and counted.
+MAX_WAITING: Final = 2_000
+
+#: Between two batches, and after a failure.
+SEND_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+
+#: What of a node's report is judged; the evidence of its graphics processors alone may be a
+#: megabyte, and is only said to be there.
+_PASSED_ON: Final[tuple[str, ...]] = (
+    "signing_address",
+    "request_nonce",
+    "intel_quote",
+    "event_log",
+    "tls_cert_fingerprint",
+)
+
+_encode = msgspec.json.Encoder().encode
+_signature = msgspec.json.Decoder(Signature)
+
+
+@attrs.frozen
+class Subject:
+    """What a receipt is about."""
+
+    id: str
+    key_sha256: str
+    route_model: str
+    upstream: Upstream
+    target_model: str
+    stream: bool
+
+
+@attrs.define
+class AttestingCounters:
+    """What was counted since the start."""
+
+    told: int = 0
+    dropped: int = 0
+    unsigned: int = 0
+
+
+class Attesting:
+    """Asks upstreams, and tells the control plane.
+
+    :param post: sends JSON to a path of the control plane.
+    :param clock: for pauses.
+    :param now_ms: milliseconds since 1970.
+    :param nonce: makes 64 hexadecimal digits that nobody can have known.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        post: Callable[[str, bytes], Deferred[tuple[int, bytes]]],
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        nonce: Callable[[], str] = lambda: secrets.token_hex(32),
+    ) -> None:
+        self._post = post
+        self._clock = clock
+        self._now_ms = now_ms
+        self._nonce = nonce
+        self._waiting: deque[Told] = deque()
+        self._asking: set[Deferred[None]] = set()
+        self._evidence: dict[tuple[str, str], tuple[float, Evidence]] = {}
+        self._timer: IDelayedCall | None = None
+        self._sending = False
+        self._stopped = False
+        self.counters = AttestingCounters()
+
+    def connection(self, owner: ConnectionOwner) -> HashingConnection:
+        """Make a connection to an attested upstream."""
+        return HashingConnection(owner, self.hashed)
+
+    def hashed(self, hashed: Hashed) -> None:
+        """Take up an answer that has ended."""
+        subject: Subject = hashed.subject
+        exchanged = Exchanged(
+            id=subject.id,
+            ts_ms=self._now_ms(),
+            key_sha256=subject.key_sha256,
+            route_model=subject.route_model,
+            upstream=subject.upstream.config.name,
+            target_model=subject.target_model,
+            stream=subject.stream,
+            completion_id=hashed.completion_id,
+            request_sha256=hashed.request_sha256,
+            response_sha256=hashed.response_sha256,
+            compose_hashes=subject.upstream.config.compose_hashes,
+        )
+        askable = bool(hashed.completion_id and hashed.response_sha256)
+        full = len(self._asking) >= MAX_ASKED
+        self._tell(Told(exchanged=exchanged, settled=askable and full))
+        if askable and not full:
+            asking = Deferred.fromCoroutine(self._ask(exchanged, subject))
+            self._asking.add(asking)
+            asking.addErrback(self._broken, exchanged.id)
+            asking.addBoth(lambda _: self._asking.discard(asking))
+
+    def _broken(self, failure: Any, request_id: str) -> None:
+        if not self._stopped:
+            self.log.failure("no receipt for request {request_id}", failure, request_id=request_id)
+
+    def stop(self) -> None:
+        """Ask and tell nothing more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for asking in list(self._asking):
+            asking.cancel()
+
+    # -- the upstream
+
+    async def _ask(self, exchanged: Exchanged, subject: Subject) -> None:
+        upstream = subject.upstream
+        signature = await self._signature(exchanged, upstream)
+        evidence = None
+        if signature is None:
+            self.counters.unsigned += 1
+        else:
+            address = signature.signing_address.removeprefix("0x").lower()
+            evidence = await self._report(upstream, subject.target_model, address)
+        self._tell(Told(exchanged=exchanged, signature=signature, evidence=evidence, settled=True))
+
+    async def _signature(self, exchanged: Exchanged, upstream: Upstream) -> Signature | None:
+        query = {"model": exchanged.target_model, "signing_algo": upstream.config.signing_algo}
+        path = f"/signature/{quote(exchanged.completion_id, safe='')}?{urlencode(query)}"
+        for pause in PAUSES:
+            if pause:
+                await deferLater(self._clock, pause)
+            status, body = await self._get(upstream, path, MAX_SIGNATURE_BYTES)
+            if status == 200:
+                try:
+                    return _signature.decode(body)
+                except (msgspec.MsgspecError, RecursionError, UnicodeError):
+                    # An error that is told as a 200: there is none yet.
+                    continue
+            if status and status != 404 and status < 500:
+                return None
+        return None
+
+    async def _report(self, upstream: Upstream, model: str, address: str) -> Evidence | None:
+        """Return the report of a node, a kept one for an hour."""
+        known = self._evidence.get((upstream.config.name, address))
+        if known is not None and known[0] > self._clock.seconds():
+            return known[1]
+        nonce = self._nonce()
+        query = {
+            "model": model,
+            "nonce": nonce,
+            "signing_algo": upstream.config.signing_algo,
+            "signing_address": f"0x{address}" if len(address) == 40 else address,
+        }
+        path = f"/attestation/report?{urlencode(query)}"
+        status, body = await self._get(upstream, path, MAX_REPORT_BYTES)
+        node = _node_of(body, address) if status == 200 else None
+        if node is None:
+            return None
+        evidence = Evidence(nonce=nonce, fetched_at_ms=self._now_ms(), report=msgspec.Raw(node))
+        if len(self._evidence) >= MAX_NODES:
+            del self._evidence[next(iter(self._evidence))]
+        until = self._clock.seconds() + EVIDENCE_SECONDS
+        self._evidence[upstream.config.name, address] = until, evidence
+        return evidence
+
+    async def _get(self, upstream: Upstream, path: str, max_bytes: int) -> tuple[int, bytes]:
+        """Ask the upstream once; status 0 where it does not answer."""
+        lines = upstream.lines
+        if upstream.config.attestation == "near":
+            lines += b"x-no-aliasing: true\r\n"
+        target = upstream.path + path.encode("ascii")
+        request = b"GET %b HTTP/1.1\r\n%b\r\n" % (target, lines)
+        asking = Deferred.fromCoroutine(self._once(upstream, request, max_bytes))
+        asking.addTimeout(ASK_SECONDS, self._clock)
+        try:
+            return await asking
+        except Exception as error:
+            if self._stopped:
+                raise
+            if not isinstance(error, UpstreamConnectError):
+                self.log.debug("{name} was asked in vain", name=upstream.config.name)
+            return 0, b""
+
+    async def _once(self, upstream: Upstream, request: bytes, max_bytes: int) -> tuple[int, bytes]:
+        connection = upstream.pool.take()
+        if connection is None:
+            connection = await upstream.pool.open()
+        head, body = await Asked(connection, request, max_bytes).done
+        return head.status, body
+
+    # -- the control plane
+
+    def _tell(self, told: Told) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+            self.counters.dropped += 1
+        self._waiting.append(told)
+        self._send_after(SEND_SECONDS)
+
+    def _send_after(self, seconds: float) -> None:
+        if self._timer is None and not self._sending and not self._stopped:
+            self._timer = self._clock.callLater(seconds, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        self._sending = True
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_TOLD))]
+        posted = self._post("/internal/receipts", _encode(ToldBatch(receipts=batch)))
+        posted.addBoth(self._sent, batch)
+        posted.addErrback(lambda failure: self.log.failure("receipts cannot be sent", failure))
+
+    def _sent(self, result: Any, batch: list[Told]) -> None:
+        self._sending = False
+        if self._stopped:
+            return
+        if isinstance(result, tuple) and result[0] < 300:
+            self.counters.told += len(batch)
+            if self._waiting:
+                self._send_after(SEND_SECONDS)
+            return
+        if isinstance(result, tuple) and result[0] < 500:
+            # It will be refused again.
+            self.counters.dropped += len(batch)
+            self.log.error("the control plane refused receipts: {status}", status=result[0])
+        else:
+            if not isinstance(result, tuple):
+                result.trap(ControlError)
+            self._waiting.extendleft(reversed(batch))
+        if self._waiting:
+            self._send_after(RETRY_SECONDS)
+
+
+def _node_of(body: bytes, address: str) -> bytes | None:
+    """Return what of a report is judged, for the node with this address; None for none."""
+    try:
+        report = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    for node in _nodes(report):
+        if str(node.get("signing_address", "")).removeprefix("0x").lower() == address:
+            break
+    else:
+        # No node of the report signs with this key, which is for the control plane to say.
+        return b"{}" if isinstance(report, dict) else None
+    kept: dict[str, Any] = {name: node[name] for name in _PASSED_ON if name in node}
+    info = node.get("info")
+    if isinstance(info, dict) and "tcb_info" in info:
+        kept["info"] = {"tcb_info": info["tcb_info"]}
+    if node.get("nvidia_payload"):
+        kept["nvidia_payload"] = "…"
+    passed = _encode(kept)
+    return passed if len(passed) <= MAX_EVIDENCE_BYTES else None
+
+
+def _nodes(report: Any) -> Iterator[dict[str, Any]]:
+    """Yield what may be nodes, in each of the shapes that are in use."""
+    if not isinstance(report, dict):
+        return
+    yield report
+    for name in ("model_attestations", "all_attestations", "gateway_attestation"):
+        found = report.get(name)
+        for node in found if isinstance(found, list) else (found,):
+            if isinstance(node, dict):
+                yield node
