@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -122,7 +123,7 @@ class CrashTest(SynchronousTestCase):
         self.successResultOf(life.finish(job))
         life.disk.mark(FINAL)
         states = 0
-        for state in life.disk.crash_states(few_bytes):
+        for state in life.disk.crash_states(few_bytes, Random(1), mixed=5):
             self.check(state, job.id)
             states += 1
         self.assertGreater(states, 50)
