@@ -72,7 +72,7 @@ class MediaJobs:
             lambda: views.media().s3,
             around.credential,
             lambda: outbound,
-            around.worker.submit,
+            around.reader.submit,
             around.clock,
             lambda: around.now_ms() / 1000,
         )

@@ -51,7 +51,7 @@ class Surroundings:
     :ivar media_folder: where outputs lie.
     :ivar writer: whose thread takes what arrives.
     :ivar worker: whose thread does what takes long.
-    :ivar reader: whose thread reads files for those who download them.
+    :ivar reader: whose thread reads files for those who download them, and for the bucket.
     :ivar connect: makes what sends requests.
     :ivar pause: lets the reactor do something else.
     """
