@@ -181,6 +181,13 @@ class JobLog:
         :raises OSError: the disk refused; nothing of the group is there.
         """
         file = self._opened()
+        if not file.is_at(self.path):
+            raise OSError(
+                errno.ESTALE,
+                "the file was moved, removed or shortened while it was in use; put it back, or "
+                "restart the control plane to begin with what stands there",
+                self.path,
+            )
         self._sync_name()
         try:
             self.inputs.write(inputs)

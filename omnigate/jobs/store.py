@@ -190,7 +190,8 @@ class JobStore:
         self._begin_with(replay)
         await self._end_doubtful(replay)
         if self._lines_since:
-            await self._first_compaction(replay)
+            # Of many jobs it takes seconds, and nobody need wait for it.
+            Deferred.fromCoroutine(self._first_compaction(replay)).addErrback(self._crashed)
 
     def _begin_with(self, replay: Replay) -> None:
         for text in replay.told:
@@ -473,21 +474,24 @@ class JobStore:
             between, self._between = self._between, []
             for waiter in between:
                 waiter.callback(None)
-            if self._in_hand:
+            if self._is_busy():
                 return
             if not self._waiting:
                 idle, self._idle = self._idle, []
                 for waiter in idle:
                     waiter.callback(None)
                 return
+            self._writing = True
             draft = Draft(self._table, self._max_jobs)
             group = self._judge(draft)
             if draft.lines:
                 self._write(draft, group)
             else:
-                # Refused, or as it is already; it may want something else at once.
-                for wanted in group:
-                    wanted.settle()
+                # All was refused, or is so already.
+                self._settle(group)
+
+    def _is_busy(self) -> bool:
+        return self._writing
 
     def _judge(self, draft: Draft) -> list[_Wanted]:
         """Take what waits into a draft, as far as a group has room."""
@@ -508,7 +512,6 @@ class JobStore:
         return group
 
     def _write(self, draft: Draft, group: list[_Wanted]) -> None:
-        self._writing = True
         self._in_hand = group
         written = self._writer.submit(
             partial(self._files.append, draft.lines, draft.new, draft.inputs, draft.gone)
@@ -523,12 +526,17 @@ class JobStore:
             return
         changes, _ = draft.take_over()
         self._lines_since += len(draft.lines)
-        self._in_hand, self._writing = [], False
+        self._in_hand = []
         for before, after in changes:
             self._tell(before, after)
+        self._settle(group)
+        self._go_on()
+
+    def _settle(self, group: list[_Wanted]) -> None:
+        """Answer whoever waits; what they want then comes behind all of this group."""
         for wanted in group:
             wanted.settle()
-        self._go_on()
+        self._writing = False
 
     def _tell(self, before: Job | None, after: Job) -> None:
         for watcher in self.watchers:
@@ -548,10 +556,10 @@ class JobStore:
         self.failed_writes += 1
         detail = f"{self.path}: {failure.getErrorMessage()}"
         self._log.error("jobs cannot be written: {detail}", detail=detail)
-        self._in_hand, self._writing = [], False
+        self._in_hand = []
         for wanted in group:
             wanted.fault = wanted.fault or Failure(StorageUnavailable(detail))
-            wanted.settle()
+        self._settle(group)
         self._go_on()
 
     def _broken(self, failure: Failure, group: list[_Wanted]) -> None:

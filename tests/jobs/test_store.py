@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import product
+from random import Random
 from typing import Any
 
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -28,6 +33,8 @@ from omnigate.jobs.job import (
     Output,
     Webhook,
 )
+from omnigate.jobs.job_table import JobTable
+from omnigate.jobs.new_job import id_of
 from omnigate.jobs.store import (
     InputLost,
     JobFinal,
@@ -496,6 +503,39 @@ class GroupsTests(StoreCase):
         self.writer.holding = False
         self.make(LONG, limits=KeyLimits(2, 0), idempotency_key="k")
 
+    def test_what_is_wanted_while_others_are_told_comes_behind_them(self) -> None:
+        """So a watcher sees the changes of a job in their order."""
+        seen: list[tuple[int, int]] = []
+
+        def watch(before: Job | None, after: Job) -> None:
+            if before is not None:
+                seen.append((before.target, after.target))
+            if after.target == 0:
+                self.ask(self.store.change(after.id, target=2))
+
+        self.writer.holding = False
+        job = self.make()
+        self.store.watchers.append(watch)
+        self.writer.holding = True
+        self.ask(self.store.change(job.id, started_ms=5))
+        self.ask(self.store.change(job.id, target=0))
+        self.ask(self.store.change(job.id, target=1))
+        self.writer.holding = False
+        self.writer.run()
+        self.assertEqual(seen, [(-1, -1), (-1, 0), (0, 1), (1, 2)])
+
+    def test_a_log_that_was_moved_takes_nothing(self) -> None:
+        """What would be written could be lost at the next start."""
+        self.writer.holding = False
+        job = self.make()
+        content = self.disk.contents()[PATH]
+        self.disk.unlink(PATH)
+        error = self.failed(self.store.change(job.id, status=RUNNING), StorageUnavailable)
+        self.assertIn("moved", error.detail)
+        self.disk.put(PATH, content)
+        self.start()
+        self.change(job, status=RUNNING)
+
     def test_closing_writes_what_waits(self) -> None:
         """And takes nothing more."""
         asked = [self.ask(self.store.create(new_job(), NO_LIMITS)) for _ in range(300)]
@@ -750,6 +790,75 @@ class DamageTests(StoreCase):
         error = self.failed(self.store.open(), JobLogUnreadableError)
         self.assertIn("run the version that wrote it", str(error))
         self.assertEqual(self.disk.contents()[PATH], content)
+
+
+class TableTests(SynchronousTestCase):
+    """Every list of a table, held against a plain one."""
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 11), st.sampled_from(["put", "put", "put", "remove"])),
+            max_size=40,
+        ),
+        st.randoms(use_true_random=False),
+    )
+    @settings(max_examples=200, deadline=None)
+    def test_any_changes(self, steps: list[tuple[int, str]], random: Random) -> None:
+        """Jobs come, go on and go, in any order."""
+        table, plain = JobTable(), dict[str, Job]()
+        for number, what in steps:
+            job_id = id_of(number)
+            if what == "remove":
+                gone = {job_id, *random.sample(sorted(plain), len(plain) // 2)}
+                removed = table.remove(gone)
+                self.assertEqual({job.id for job in removed}, gone & set(plain))
+                plain = {key: job for key, job in plain.items() if key not in gone}
+                continue
+            was = plain.get(job_id)
+            job = Job(
+                id=job_id,
+                key_sha256="ab"[number % 2],
+                model="xyz"[number % 3],
+                created_ms=number,
+                status=random.choice([RUNNING, FAILED]) if was else QUEUED,
+                idempotency_key=str(number) if number % 4 else "",
+                cost_owed=random.random() < 0.3,
+            )
+            if was is not None and was.is_final:
+                job = msgspec.structs.replace(was, cost_owed=job.cost_owed)
+            self.assertEqual(table.put(job, 1, number), was)
+            plain[job_id] = job
+        self.hold(table, [plain[key] for key in sorted(plain)])
+
+    def hold(self, table: JobTable, jobs: list[Job]) -> None:
+        self.assertEqual(len(table), len(jobs))
+        self.assertEqual(table.size, sum(job.created_ms for job in jobs))
+        self.assertEqual(table.unfinished(), [job for job in jobs if not job.is_final])
+        self.assertEqual(table.open, len(table.unfinished()))
+        self.assertEqual(table.with_debts(), [job for job in jobs if job.cost_owed])
+        for job in jobs:
+            if job.idempotency_key:
+                self.assertEqual(table.repeat_of((job.key_sha256, job.idempotency_key)), job)
+        for key in ("a", "b"):
+            own = [job for job in jobs if job.key_sha256 == key]
+            tally = table.tally(key)
+            self.assertEqual(tally.kept, len(own))
+            self.assertEqual(tally.open, sum(not job.is_final for job in own))
+        for key_, status, model in product((None, "a"), (None, QUEUED, FAILED), (None, "x")):
+            found: list[Job] = []
+            after: str | None = None
+            while after != "":
+                page = table.page(key_sha256=key_, status=status, model=model, after=after, limit=2)
+                found += page.jobs
+                after = page.after if page.has_more else ""
+            expected = [
+                job
+                for job in reversed(jobs)
+                if key_ in (None, job.key_sha256)
+                and status in (None, job.status)
+                and model in (None, job.model)
+            ]
+            self.assertEqual(found, expected)
 
 
 class ListsTests(StoreCase):
