@@ -84,8 +84,10 @@ class Outbound:
         self._reactor = reactor
         self._guard = guard
         self._dispatch = Dispatch(reactor, guard, connect, ca_file)
+        # Names that the operator wrote never wait for those of providers, nor these for those of
+        # clients, whose name servers may let every look-up hang.
         self._resolve = resolve or Lookups(reactor)
-        # Clients write these; they have threads of their own, so as not to use up those of files.
+        self._resolve_file = resolve or Lookups(reactor)
         self._resolve_webhook = resolve or Lookups(reactor)
         self._running: set[Deferred[Any]] = set()
         self._closed = False
@@ -236,7 +238,8 @@ class Outbound:
             if not (url.secure or allow_http):
                 return _refused(URL_REFUSED)
             request = Request("GET", str(url), headers if is_own else ())
-            plan = Plan(request, url, limits, self._resolve, sink, guarded=not is_own)
+            resolve = self._resolve if is_own else self._resolve_file
+            plan = Plan(request, url, limits, resolve, sink, guarded=not is_own)
             answer, lines = await self._dispatch.send(plan)
             if answer.fault or answer.ok:
                 return answer

@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-#: Look-ups at once of one kind of names; the reactor has ten threads for all.
-AT_ONCE: Final = 4
+#: Look-ups at once of one of three kinds of names; the reactor has ten threads for all.
+AT_ONCE: Final = 3
 
 
 @implementer(IResolutionReceiver)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IResolutionReceiver
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.outbound.addresses import AddressGuard
+from omnigate.outbound.client import Outbound
 from omnigate.outbound.lookups import Lookups
+from omnigate.outbound.messages import Request
+from tests.outbound.network import MemorySink
 
 
 class SlowResolver:
@@ -87,3 +93,38 @@ class LookupsTests(SynchronousTestCase):
         self.resolver.answer("1.2.3.4")
         self.assertEqual(self.successResultOf(again), ["1.2.3.4"])
         self.assertEqual(self.names(), ["b", "d"])
+
+
+class NamingClock(Clock):
+    """A clock with a resolver."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nameResolver = SlowResolver()
+
+
+class KindsTests(SynchronousTestCase):
+    def test_hanging_names_of_clients(self) -> None:
+        """Names of webhooks that hang keep no file waiting, and names of files no provider."""
+        clock = NamingClock()
+        outbound = Outbound(clock, AddressGuard())
+        for at in range(9):
+            for work in (
+                outbound.post_guarded(
+                    Request("POST", f"https://hook{at}.example/"), allow_http=False
+                ),
+                outbound.fetch(f"https://file{at}.example/", 9, MemorySink()),
+                outbound.call(Request("GET", f"https://api{at}.example/"), 9),
+            ):
+                Deferred.fromCoroutine(work).addErrback(
+                    lambda failure: failure.trap(CancelledError)
+                )
+        clock.advance(0)
+        names = Counter(name[:4] for name, _ in clock.nameResolver.asked)
+        self.assertEqual(names, {"hook": 3, "file": 3, "api0": 1, "api1": 1, "api2": 1})
+        # After five seconds all of them are told so, and the threads still count.
+        clock.advance(5)
+        self.assertEqual(len(clock.nameResolver.asked), 9)
+        Deferred.fromCoroutine(outbound.close())
+        clock.advance(0)
+        self.assertEqual(clock.getDelayedCalls(), [])
