@@ -345,6 +345,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     metrics.watch_keys(book, lasting.now_ms)
     metrics.watch_ledger(ledger)
     metrics.watch_budgets(watch)
+    metrics.jobs.watch(media)
     return Generation(
         lasting,
         audit,

@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.control.files_api import FilesApi
+from omnigate.control.job_figures import JobFigures
 from omnigate.control.media_views import ConfiguredGuard, MediaViews, Surroundings
 from omnigate.control.routes import Endpoint
 from omnigate.errors import GatewayError
@@ -58,6 +59,8 @@ class MediaJobs:
     :ivar files: opens stored outputs.
     :ivar webhooks: delivers ends of jobs.
     :ivar views: what jobs are shown as.
+    :ivar figures: sums over all jobs.
+    :ivar outbound: what sends requests.
     """
 
     _log = Logger(namespace="omnigate.jobs")
@@ -67,7 +70,8 @@ class MediaJobs:
         self.store = store
         self.views = views = MediaViews(store, around)
         self._around = around
-        self._outbound = outbound = around.connect(ConfiguredGuard(around.config))
+        self.figures = JobFigures(around.now_ms)
+        self.outbound = outbound = around.connect(ConfiguredGuard(around.config))
         bucket = S3Storage(
             lambda: views.media().s3,
             around.credential,
@@ -136,10 +140,13 @@ class MediaJobs:
             await around.writer.submit(partial(load_files_key, around.state_folder))
         )
         self.store.watchers.append(self.outputs.names.changed)
+        self.store.watchers.append(self.figures.changed)
         self.store.removal_watchers.append(self._removed)
+        self.store.removal_watchers.append(self.figures.removed)
         jobs = self.store.every()
         for start in range(0, len(jobs), STEP):
             self.outputs.names.load(jobs[start : start + STEP])
+            self.figures.load(jobs[start : start + STEP])
             await around.pause()
         await self.outputs.open()
         self.webhooks.start()
@@ -152,7 +159,7 @@ class MediaJobs:
         await self.runner.close()
         await self.webhooks.stop()
         await self.outputs.close()
-        await self._outbound.close()
+        await self.outbound.close()
 
     def abandon(self) -> Deferred[None]:
         """Let go of everything at once."""
@@ -160,7 +167,7 @@ class MediaJobs:
         self.runner.abandon()
         self.webhooks.abandon()
         self.outputs.abandon()
-        return Deferred.fromCoroutine(self._outbound.close())
+        return Deferred.fromCoroutine(self.outbound.close())
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return what data planes ask of jobs and their files."""

@@ -28,6 +28,7 @@ from omnigate.control.auth import REASONS
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.gateway_key import GatewayKey
+from omnigate.control.job_metrics import JobMetrics
 from omnigate.control.metric_sources import CountedTable, LabelNames, WatchedFigure
 from omnigate.control.plane_totals import PlaneTotals
 from omnigate.control.reports import Reports, counted_code
@@ -85,6 +86,7 @@ class ControlMetrics:
 
     :ivar certificate: what its port serves TLS with, where that can be renewed.
     :ivar lag: how long its reactor was held; ``None`` before it is watched.
+    :ivar jobs: what is counted of media jobs.
     """
 
     def __init__(self) -> None:
@@ -102,6 +104,8 @@ class ControlMetrics:
         self._planes = PlaneTotals(self._routes.label, self._upstreams.label)
         self._make_tables()
         self._sources["planes"] = self._planes.parts
+        self.jobs = JobMetrics(self._routes.label)
+        self._sources["jobs"] = self.jobs.parts
         self._make_state()
         # Collectors want a registry to be in; this one is not scraped as a whole.
         registry = CollectorRegistry()

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 import omnigate
 from omnigate import systemd_notify
+from omnigate.config.media import ADAPTERS
 from omnigate.control.config_file import SIGNAL, Cause, ConfigFile
 from omnigate.control.config_record import ConfigRecord
 from omnigate.control.generation import Generation
@@ -179,8 +180,11 @@ class ControlService(DaemonService):
     def _allow_names(self) -> None:
         config = self._parts.config_file.config
         self._parts.metrics.allow_names(
-            [route.model for route in config.routes],
-            [upstream.name for upstream in config.upstreams],
+            [
+                *(route.model for route in config.routes),
+                *(route.model for route in config.media.routes),
+            ],
+            [*(upstream.name for upstream in config.upstreams), *ADAPTERS],
         )
 
     def _counts(self, generation: Generation) -> str:

@@ -11,7 +11,7 @@ Nothing here reads the environment for proxies, keeps cookies, or repeats what m
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import attrs
@@ -70,6 +70,8 @@ class Outbound:
     :param resolve: looks a name up, in place of the reactor's resolver.
     :param connect: opens a connection to ``number`` of an address, in place of the reactor's.
     :param ca_file: a PEM file with authorities to trust in place of the platform's.
+    :ivar observe: told of each answer, and what it was to: ``provider``, ``file``, ``webhook`` or
+        ``bucket``.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Outbound:
         self._resolve_webhook = resolve or Lookups(reactor)
         self._running: set[Deferred[Any]] = set()
         self._closed = False
+        self.observe: Callable[[str, Answer], None] = lambda kind, answer: None
 
     async def call(self, request: Request, max_bytes: int, sink: Sink | None = None) -> Answer:
         """Send a request to the operator's own address; redirects are not followed.
@@ -101,7 +104,7 @@ class Outbound:
         :param max_bytes: of the body of the answer.
         :param sink: where the body of a 2xx goes; all others are in the answer.
         """
-        return await self._run(self._call(request, max_bytes, sink))
+        return await self._run("provider", self._call(request, max_bytes, sink))
 
     async def fetch(
         self,
@@ -122,7 +125,7 @@ class Outbound:
         :return: without a body; ``detail`` tells of a status that is no 2xx, too.
         """
         return await self._run(
-            self._fetch(source_url, max_bytes, sink, tuple(headers), own_origin, seconds)
+            "file", self._fetch(source_url, max_bytes, sink, tuple(headers), own_origin, seconds)
         )
 
     async def post_guarded(
@@ -140,7 +143,9 @@ class Outbound:
 
         :param seconds: for all of it, from its turn on.
         """
-        return await self._run(self._post_guarded(request, max_bytes, allow_http, seconds))
+        return await self._run(
+            "webhook", self._post_guarded(request, max_bytes, allow_http, seconds)
+        )
 
     async def put(
         self,
@@ -157,7 +162,7 @@ class Outbound:
         :param size: the length of the file.
         :param submit: reads it, in a thread: :meth:`omnigate.writer_thread.IWriter.submit`.
         """
-        return await self._run(self._put(request, path, size, submit, max_bytes))
+        return await self._run("bucket", self._put(request, path, size, submit, max_bytes))
 
     async def close(self) -> None:
         """Cancel what runs and close what is open."""
@@ -262,7 +267,7 @@ class Outbound:
     def _within(self, seconds: float) -> Deadline:
         return Deadline(self._reactor, seconds)
 
-    async def _run(self, work: Coroutine[Deferred[Any], Any, Answer]) -> Answer:
+    async def _run(self, kind: str, work: Coroutine[Deferred[Any], Any, Answer]) -> Answer:
         """Keep track of what runs, so that it can be ended."""
         if self._closed:
             work.close()
@@ -270,9 +275,11 @@ class Outbound:
         running = Deferred.fromCoroutine(work)
         self._running.add(running)
         try:
-            return await running
+            answer = await running
         finally:
             self._running.discard(running)
+        self.observe(kind, answer)
+        return answer
 
 
 def _refused(detail: str) -> Answer:

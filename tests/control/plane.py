@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from omnigate.config.media import ADAPTERS
 from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.dashboard.data_plane import DataPlane
@@ -101,6 +102,7 @@ class Plane:
     ) -> None:
         """Put it together; ``environ`` is the environment that the config names variables of."""
         os.makedirs(folder, exist_ok=True)
+        self.folder = folder
         self.environ = dict(environ or {})
         self.pauses = 0
         #: Whether stores that are opened anew wait for their writer.
@@ -114,7 +116,7 @@ class Plane:
         self.config_file.load()
         self.metrics = ControlMetrics()
         self.scrape_writer = SynchronousWriter()
-        self.metrics.allow_names(["fast"], ["openai"])
+        self.metrics.allow_names(["fast", "picture"], ["openai", *ADAPTERS])
         self.reports = Reports(self.now_ms())
         self.data_client = SilentClient()
         credentials = Credentials(

@@ -132,6 +132,30 @@ ALERTS: Final = (
         "{{ $value | humanizePercentage }} of the requests fail.",
     ),
     Alert(
+        "OmnigateJobsFail",
+        "warning",
+        "sum by (job) (increase(omnigate_jobs_finished_total"
+        '{outcome!~"succeeded|canceled"}[30m])) / '
+        "sum by (job) (increase(omnigate_jobs_finished_total[30m])) > 0.2 and "
+        "sum by (job) (increase(omnigate_jobs_finished_total[30m])) >= 5",
+        "5m",
+        "{{ $value | humanizePercentage }} of the media jobs fail.",
+    ),
+    Alert(
+        "OmnigateJobCostOwed",
+        "critical",
+        "omnigate_job_cost_owed_seconds > 600",
+        "0m",
+        "The ledger has lacked the cost of a media job for {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        "OmnigateWebhooksGivenUp",
+        "warning",
+        'increase(omnigate_job_webhooks_total{outcome="given_up"}[1h]) > 0',
+        "0m",
+        "Webhooks of media jobs were given up: their receivers did not take them.",
+    ),
+    Alert(
         "OmnigateConfigRefused",
         "warning",
         "increase(omnigate_config_reload_failures_total[10m]) > 0",

@@ -224,6 +224,91 @@ SECTIONS: Final = (
         ),
     ),
     Section(
+        "Media jobs",
+        (
+            Panel(
+                "Ended, by outcome",
+                PER_SECOND,
+                (
+                    Query(
+                        rate("omnigate_jobs_finished_total", ROUTE, "outcome"),
+                        "{{outcome}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Share that failed, by route",
+                RATIO,
+                (
+                    Query(
+                        rate(
+                            "omnigate_jobs_finished_total",
+                            f'{ROUTE}, outcome!~"succeeded|canceled"',
+                            "route",
+                        )
+                        + " / "
+                        + rate("omnigate_jobs_finished_total", ROUTE, "route"),
+                        "{{route}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "From creation to end",
+                SECONDS,
+                tuple(
+                    Query(
+                        f"histogram_quantile({share}, "
+                        f"{rate('omnigate_job_duration_seconds_bucket', by='le, upstream')})",
+                        f"{{{{upstream}}}} p{name}",
+                    )
+                    for share, name in ((0.5, 50), (0.95, 95))
+                ),
+            ),
+            Panel(
+                "Queued and running",
+                SHORT,
+                (
+                    Query(
+                        'omnigate_jobs{JOB, state=~"queued|running"}',
+                        "{{state}}",
+                    ),
+                    Query("omnigate_job_webhooks_pending{JOB}", "webhooks pending"),
+                    Query("omnigate_job_costs_owed{JOB}", "costs owed"),
+                ),
+            ),
+            Panel(
+                "Attempts at providers",
+                PER_SECOND,
+                (
+                    Query(
+                        rate("omnigate_job_attempts_total", by="upstream, outcome"),
+                        "{{upstream}} {{outcome}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Requests to other servers that failed",
+                PER_SECOND,
+                (
+                    Query(
+                        rate("omnigate_outbound_requests_total", 'outcome!="2xx"', "kind, outcome"),
+                        "{{kind}} {{outcome}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Webhooks",
+                PER_SECOND,
+                (Query(rate("omnigate_job_webhooks_total", by="outcome"), "{{outcome}}"),),
+            ),
+            Panel(
+                "Outputs stored, bytes a second",
+                BYTES,
+                (Query(rate("omnigate_job_output_bytes_total", by="storage"), "{{storage}}"),),
+            ),
+        ),
+    ),
+    Section(
         "Limits and refusals",
         (
             Panel(
@@ -277,6 +362,7 @@ SECTIONS: Final = (
                     "omnigate_ledger_failed_snapshots_total",
                     "omnigate_config_reload_failures_total",
                     "omnigate_audit_failed_writes_total",
+                    "omnigate_job_failed_writes_total",
                 ),
             ),
             Panel(

@@ -15,6 +15,8 @@ from tests.observe.alerts import ALERTS, Alert
 from tests.observe.files import ALERTS_FILE, ETC, promtool, shipped
 from tests.observe.names import metrics_in
 
+_JOBS = 'omnigate_jobs_finished_total{route="picture",upstream="fal",outcome="%s"}'
+
 #: Series of a control plane and its data planes with which all is well, as promtool has them: the
 #: first value, and what each minute adds. Two hours of them.
 WELL: Final[dict[str, str]] = {
@@ -36,6 +38,12 @@ WELL: Final[dict[str, str]] = {
     'omnigate_upstream_state{upstream="spare"}': "1+0x120",
     'omnigate_requests_total{plane="data",route="fast",outcome="answered"}': "0+600x120",
     'omnigate_requests_total{plane="data",route="fast",outcome="failed"}': "0+6x120",
+    _JOBS % "succeeded": "0+6x120",
+    _JOBS % "canceled": "0+3x120",
+    _JOBS % "provider_failed": "0+1x120",
+    "omnigate_job_cost_owed_seconds": "1+0x120",
+    'omnigate_job_webhooks_total{outcome="given_up"}': "4+0x120",
+    'omnigate_job_webhooks_total{outcome="failed"}': "0+2x120",
     "omnigate_config_reload_failures_total": "2+0x120",
     "omnigate_ledger_failed_snapshots_total": "0+0x120",
     'omnigate_auth_failures_total{audience="admin",reason="wrong"}': "0+1x120",
@@ -88,6 +96,23 @@ SCENES: Final = (
         value="25%",
         of_scrape=("job",),
     ),
+    Scene(
+        "OmnigateJobsFail",
+        {_JOBS % "succeeded": "0+2x120", _JOBS % "canceled": "0+0x120"},
+        value="33.33%",
+        of_scrape=("job",),
+    ),
+    Scene(
+        "OmnigateJobCostOwed",
+        {"omnigate_job_cost_owed_seconds": "0+0x79 0+60x40"},
+        minute=92,
+        value="12m 0s",
+    ),
+    Scene(
+        "OmnigateWebhooksGivenUp",
+        {'omnigate_job_webhooks_total{outcome="given_up"}': _LOST},
+        labels={"outcome": "given_up"},
+    ),
     Scene("OmnigateConfigRefused", {"omnigate_config_reload_failures_total": _LOST}),
     Scene("OmnigateKeysExpire", {"omnigate_keys_expiring": "3+0x120"}, value="3"),
     Scene(
@@ -114,6 +139,12 @@ QUIET: Final[tuple[dict[str, str], ...]] = (
     {_STATE: "1+0x120"},
     # One of two requests fails, and there are no more.
     {_FAST % "answered": "0+0x89 1+0x31", _FAST % "failed": "0+0x89 1+0x31"},
+    # Two jobs, and both fail.
+    {
+        _JOBS % "succeeded": "0+0x120",
+        _JOBS % "canceled": "0+0x120",
+        _JOBS % "provider_failed": "0+0x80 2+0x40",
+    },
     {"omnigate_data_processes": "2+0x88 0+0x1 2+0x31"},
 )
 

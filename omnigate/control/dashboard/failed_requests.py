@@ -8,6 +8,8 @@ from typing import Any, Final
 import attrs
 
 from omnigate.control.dashboard.causes import Cause, attempt_cause, is_broken_off, request_cause
+from omnigate.control.dashboard.media_requests import attempt_cause as media_cause
+from omnigate.control.dashboard.media_requests import is_media, job_cause
 from omnigate.control.dashboard.paths import request_path
 from omnigate.control.dashboard.request_rows import attempts_of, number, status_of, text
 
@@ -52,7 +54,9 @@ def failed_requests(
         outcomes = [text(attempt, "outcome") for attempt in attempts]
         provider_status = status_of(attempts[-1]) if attempts else None
         answered = bool(text(event, "upstream"))
-        if any(outcomes[-1:]) and not answered and not is_broken_off(status, provider_status):
+        if is_media(event):
+            cause = media_cause(outcomes[-1]) if any(outcomes[-1:]) else job_cause(event, 0)
+        elif any(outcomes[-1:]) and not answered and not is_broken_off(status, provider_status):
             cause = attempt_cause(outcomes[-1], provider_status)
         else:
             cause = request_cause(

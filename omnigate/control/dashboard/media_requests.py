@@ -18,21 +18,22 @@ from omnigate.money import usd
 
 KIND: Final = "media"
 
-_READ_JOB: Final = "The job itself says more: GET /v1/jobs/ and its id."
+_READ_JOB: Final = "The job itself says more, as long as it is kept."
 
 #: What became of an attempt; the codes of a job's errors among them.
 ATTEMPTS: Final[Mapping[str, Cause]] = {
     "ok": Cause("delivered", "The provider delivered.", kind=GOOD),
-    "canceled": Cause("canceled", "The client canceled the job.", kind=WARN),
+    "canceled": Cause("canceled", "The client, or an operator, canceled the job.", kind=WARN),
     "rate_limited": Cause(
         "429 from the provider",
         "The provider's rate limit was used up, and it took nothing in.",
-        "Ask the provider for a higher limit, or give the route another target.",
+        "Ask the provider for a higher limit, lower max_running_per_provider of [media], or give "
+        "the route another target.",
     ),
     "provider_failed": Cause(
         "failed at the provider",
         "The provider refused the request, could not be reached, or ended the work as failed.",
-        _READ_JOB,
+        "Its message says why: often the input, the model's name or the provider's credential.",
     ),
     "provider_timeout": Cause(
         "no result in time",
@@ -52,7 +53,7 @@ ATTEMPTS: Final[Mapping[str, Cause]] = {
     "output_unavailable": Cause(
         "output not to be had",
         "The provider said that it was done, and its file could not be fetched.",
-        _READ_JOB,
+        "Look whether the control plane reaches the provider's file host, and at its status page.",
     ),
     "output_too_large": Cause(
         "output too large",

@@ -13,8 +13,9 @@ import attrs
 from omnigate.control.dashboard.budget_shares import Budgets
 from omnigate.control.dashboard.causes import attempt_cause
 from omnigate.control.dashboard.formats import count, duration, percent
-from omnigate.control.dashboard.paths import upstream_path
+from omnigate.control.dashboard.paths import job_path, upstream_path
 from omnigate.control.dashboard.target_states import State
+from omnigate.control.job_figures import LATELY_MINUTES, EndedLately
 from omnigate.control.minutes import Minute
 from omnigate.control.plane_states import PlaneState
 from omnigate.control.target_record import AttemptError, Fared
@@ -37,6 +38,14 @@ SPOOL_EVENTS: Final = 1_000
 ENOUGH_REQUESTS: Final = 20
 HIGH_SHARE: Final = 0.05
 VERY_HIGH_SHARE: Final = 0.25
+
+#: Jobs are fewer than requests, and each has been tried at every target that it has.
+ENOUGH_JOBS: Final = 5
+HIGH_JOB_SHARE: Final = 0.2
+VERY_HIGH_JOB_SHARE: Final = 0.5
+
+#: The ledger is told of a cost within a second, and once a minute of what it did not take.
+OWED_SECONDS: Final = 600.0
 
 #: A certificate is renewed a month before its end; two weeks before, something has not worked.
 ENDING_MS: Final = 14 * 86_400_000
@@ -84,6 +93,9 @@ class Seen:
     :ivar certificate_ms: until when this plane's own certificate is valid.
     :ivar hold_seconds: the longest that this plane's reactor was held in the last minute.
     :ivar unpriced: events that were recorded at $0 since the start, for want of a price.
+    :ivar jobs: those that ended in the last minutes.
+    :ivar given_up: jobs whose webhooks were given up within a day, the newest first.
+    :ivar owed: costs of jobs that the ledger lacks, the first of them for ``owed_seconds``.
     """
 
     now_ms: int
@@ -97,6 +109,10 @@ class Seen:
     certificate_ms: int | None = None
     hold_seconds: float = 0.0
     unpriced: int = 0
+    jobs: EndedLately = attrs.Factory(EndedLately)
+    given_up: Sequence[str] = ()
+    owed: int = 0
+    owed_seconds: float = 0.0
 
 
 def needs(seen: Seen) -> list[Need]:
@@ -106,6 +122,7 @@ def needs(seen: Seen) -> list[Need]:
         *_planes(seen),
         *_upstreams(seen.upstreams),
         *_errors(seen.recent),
+        *_jobs(seen),
         *_budgets(seen.budgets),
         *_certificates(seen),
         *_holds(seen),
@@ -175,6 +192,29 @@ def _errors(recent: Minute) -> Iterable[Need]:
             )
             kind = BAD if share >= VERY_HIGH_SHARE else WARN
             yield Need(text, kind, "/requests?status=5xx", "See them")
+
+
+def _jobs(seen: Seen) -> Iterable[Need]:
+    if seen.owed and seen.owed_seconds >= OWED_SECONDS:
+        ago = duration(seen.owed_seconds * 1000)
+        jobs = "1 job" if seen.owed == 1 else f"{count(seen.owed)} jobs"
+        text = f"The ledger lacks the cost of {jobs}, for up to {ago}; budgets do not know of it."
+        yield Need(text, BAD, "/jobs", "See the jobs")
+    ended, failed = seen.jobs.ended, seen.jobs.failed
+    if ended >= ENOUGH_JOBS and failed / ended >= HIGH_JOB_SHARE:
+        text = (
+            f"{percent(failed / ended)} of the media jobs that ended in the last {LATELY_MINUTES} "
+            f"minutes failed ({count(failed)} of {count(ended)})."
+        )
+        kind = BAD if failed / ended >= VERY_HIGH_JOB_SHARE else WARN
+        yield Need(text, kind, "/jobs?status=failed", "See them")
+    if seen.given_up:
+        number = len(seen.given_up)
+        text = "The webhook of 1 job was given up in the last day: its receiver did not take it."
+        if number > 1:
+            text = f"Webhooks of {count(number)} jobs were given up in the last day."
+        more = "See the job" if number == 1 else "See the newest"
+        yield Need(text, WARN, job_path(seen.given_up[0]), more)
 
 
 def _budgets(budgets: Budgets) -> Iterable[Need]:

@@ -130,7 +130,7 @@ class OverviewPage:
     def _seen(self, gathered: _Gathered, planes: list[PlaneState], moment: Moment) -> Seen:
         sources, lately = self._sources, self._sources.lately
         config, metrics = sources.config_file.config, sources.metrics
-        certificate = metrics.certificate
+        certificate, figures = metrics.certificate, sources.media.figures
         now_ms = moment.now_ms
         fared = lately.targets.upstreams_fared(now_ms, LATELY_SLOTS)
         upstreams = []
@@ -153,6 +153,10 @@ class OverviewPage:
             certificate_ms=None if certificate is None else certificate.expires_at * 1000,
             hold_seconds=0.0 if metrics.lag is None else metrics.lag.worst_seconds(),
             unpriced=sources.ledger.counters.unpriced,
+            jobs=figures.lately(),
+            given_up=figures.given_up(),
+            owed=figures.owed,
+            owed_seconds=figures.owed_seconds,
         )
 
     async def _gather(self) -> _Gathered:

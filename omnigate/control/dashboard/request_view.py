@@ -23,7 +23,7 @@ from omnigate.control.dashboard.media_requests import (
     reckoning_of,
 )
 from omnigate.control.dashboard.media_requests import attempt_cause as media_attempt_cause
-from omnigate.control.dashboard.paths import model_path, upstream_path
+from omnigate.control.dashboard.paths import job_path, jobs_path, model_path, upstream_path
 from omnigate.control.dashboard.price_lines import Reckoning, reckon
 from omnigate.control.dashboard.request_rows import (
     RequestRow,
@@ -73,6 +73,7 @@ class RequestView:
     :ivar whole_ms: what the bars of its attempts are drawn over.
     :ivar more_attempts: how many are not shown.
     :ivar made: what a media job is billed by; None of any other request.
+    :ivar job_path: its own page; empty of any other request.
     """
 
     row: RequestRow
@@ -95,6 +96,7 @@ class RequestView:
     received_at: str
     reckoning: Reckoning
     made: Made | None = None
+    job_path: str = ""
 
 
 def view_of(event: Mapping[str, Any], names: Mapping[str, str], config: Config) -> RequestView:
@@ -161,7 +163,7 @@ def _of_media(
     shown = zip(view.attempts, attempts, strict=False)
     return attrs.evolve(
         view,
-        model_path="",
+        model_path=jobs_path({"model": view.model}),
         is_cut=False,
         status_name=str(view.row.status),
         cause=job_cause(event, failed),
@@ -171,6 +173,7 @@ def _of_media(
         ),
         reckoning=reckoning_of(event),
         made=made_by(event),
+        job_path=job_path(view.row.id),
     )
 
 

@@ -183,7 +183,7 @@ class JobTests(JobsCase):
         )
         page = self.page_of(job)
         self.assertIn("Output refused.", page.text)
-        self.assertIn("outbound.allow", page.text)
+        self.assertIn("[outbound] allow", page.text)
         self.assertIn(EVIL, page.text)
         self.assertEqual(1, len(page.all("script")))
 

@@ -50,6 +50,8 @@ class MediaRequestTests(PageCase):
             each.attributes.get("href", "")
             for each in self.visitor.page("/requests/one?id=job_1").all("a")
         ]
+        self.assertIn("/jobs?model=flux", links)
+        links.remove("/jobs?model=flux")
         self.assertFalse([link for link in links if "replicate" in link or "flux" in link])
         row = self.visitor.page("/requests").text
         self.assertIn("media job", row)
@@ -69,6 +71,20 @@ class MediaRequestTests(PageCase):
             )
         ):
             self.assertIn(words, self.tell(replace(event, id=f"job_{n}"), cost))
+
+    def test_it_leads_to_the_job(self) -> None:
+        """From there its error, its files and its webhook are seen."""
+        self.tell(DONE)
+        page = self.visitor.page(f"/requests/one?id={DONE.id}")
+        self.assertEqual(f"/jobs/{DONE.id}", self.link(page, "See the job"))
+
+    def test_those_that_failed_on_the_page_of_their_key(self) -> None:
+        """By the words of jobs."""
+        failed = replace(DONE.attempts[0], outcome="output_refused")
+        self.tell(replace(DONE, status=502, upstream=None, attempts=[failed]))
+        page = self.visitor.page("/keys/app")
+        self.assertIn("output refused", page.text)
+        self.assertEqual(1, len(page.all("a", href="/jobs?key=app")))
 
     def test_every_error_of_a_job_has_words(self) -> None:
         """Whatever ended an attempt."""

@@ -17,6 +17,7 @@ from omnigate.control.dashboard.needs import (
     needs,
 )
 from omnigate.control.dashboard.target_states import State
+from omnigate.control.job_figures import EndedLately
 from omnigate.control.minutes import Minute
 from omnigate.control.plane_states import SILENT_MS, STALE_CONFIG_MS, PlaneState
 from omnigate.control.target_record import AttemptError, Fared
@@ -165,3 +166,29 @@ class NeedsTests(SynchronousTestCase):
         found = said(planes=silent)
         self.assertEqual(MAX_NEEDS + 1, len(found))
         self.assertEqual("And 480 more like these.", found[-1].text)
+
+
+class JobTests(SynchronousTestCase):
+    """Media jobs."""
+
+    def test_many_fail(self) -> None:
+        self.assertEqual([], said(jobs=EndedLately(4, 4)))
+        self.assertEqual([], said(jobs=EndedLately(100, 19)))
+        (some,) = said(jobs=EndedLately(10, 2))
+        self.assertEqual(("warn", "/jobs?status=failed"), (some.kind, some.path))
+        self.assertIn("20 % of the media jobs", text([some]))
+        (most,) = said(jobs=EndedLately(10, 5))
+        self.assertEqual("bad", most.kind)
+
+    def test_webhooks_that_were_given_up(self) -> None:
+        (one,) = said(given_up=["job_2"])
+        self.assertIn("The webhook of 1 job was given up", one.text)
+        (some,) = said(given_up=["job_2", "job_1"])
+        self.assertIn("Webhooks of 2 jobs", some.text)
+        self.assertEqual("/jobs/job_2", some.path)
+
+    def test_costs_that_are_owed(self) -> None:
+        self.assertEqual([], said(owed=5, owed_seconds=599.0))
+        (need,) = said(owed=1, owed_seconds=720.0)
+        self.assertEqual("bad", need.kind)
+        self.assertIn("lacks the cost of 1 job, for up to 12 min", text([need]))
