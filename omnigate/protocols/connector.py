@@ -26,6 +26,7 @@ from twisted.internet.endpoints import (
 )
 from twisted.internet.error import (
     ConnectingCancelledError,
+    ConnectionAborted,
     ConnectionDone,
     ConnectionRefusedError,
     DNSLookupError,
@@ -60,6 +61,9 @@ from omnigate.text import one_line, reason_of
 #: What a proxy may say before its empty line. Real ones say under 1 KiB; the same bound as for
 #: any head we read, halved, since nothing of it is used but the status.
 MAX_PROXY_HEAD_BYTES = 16 * 1024
+
+#: What of a handshake may wait for its turn: OpenSSL takes chains of certificates of 100 KiB.
+MAX_WAITING_BYTES = 256 * 1024
 
 #: What of a proxy's refusal is shown in an error: a status line fits.
 _SHOWN_CHARS = 120
@@ -244,7 +248,7 @@ class _Tunnel(_Stage):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Tell whoever has the connection now, behind what it has not been told yet."""
         if self._pace is not None:
-            self._lost = reason
+            self._lost = self._lost or reason
             self._deliver_soon()
         else:
             super().connectionLost(reason)
@@ -258,7 +262,12 @@ class _Tunnel(_Stage):
     def dataReceived(self, data: bytes) -> None:
         """Collect the proxy's answer; afterwards pass bytes on."""
         if self._pace is not None:
-            self._waiting += data
+            if self._lost is None:
+                self._waiting += data
+            if len(self._waiting) > MAX_WAITING_BYTES:
+                self._waiting = b""
+                self._lost = Failure(ConnectionAborted())
+                self.abort()
             self._deliver_soon()
         elif self._next is not None:
             self._next.dataReceived(data)

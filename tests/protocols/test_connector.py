@@ -548,6 +548,18 @@ class PacedTests(SecureTests):
             self.turn()
         self.assertEqual(self.failure(attempt).outcome, "connect_error")
 
+    def test_flood_before_its_turn(self) -> None:
+        """A peer that says more than any handshake has is given up, and nothing of it kept."""
+        attempt, opening, wire = self.begun()
+        for _ in range(6):
+            opening.dataReceived(b"\x16" * 65536)
+        self.assertTrue(wire.disconnected)
+        opening.connectionLost(connectionDone)
+        while self.turns:
+            self.turn()
+        self.assertEqual(self.failure(attempt).outcome, "connect_error")
+        self.assertEqual((self.client.received, self.turns), (b"", []))
+
     def test_given_up_before_its_turn(self) -> None:
         """Whoever gives up has no step made any more."""
         attempt, opening, wire = self.begun()
