@@ -336,7 +336,15 @@ class RunnerCase(SynchronousTestCase):
         async def pause() -> None:
             return None
 
-        means = Means(
+        debts = Debts(self.shelf, self.books, lambda job: True, pause)
+        runner = Runner(self.make_means(), debts, self.finished.append, self.succeeded, pause)
+        self.successResultOf(Deferred.fromCoroutine(runner.open()))
+        self.addCleanup(runner.abandon)
+        return runner
+
+    def make_means(self) -> Means:
+        """What a runner of a new life runs jobs with."""
+        return Means(
             keeping=Keeping(self.shelf, self.clock),
             media=lambda: self.media,
             credential=lambda name: self.secret,
@@ -349,11 +357,6 @@ class RunnerCase(SynchronousTestCase):
             clock=self.clock,
             now_ms=self.now_ms,
         )
-        debts = Debts(self.shelf, self.books, lambda job: True, pause)
-        runner = Runner(means, debts, self.finished.append, self.succeeded, pause)
-        self.successResultOf(Deferred.fromCoroutine(runner.open()))
-        self.addCleanup(runner.abandon)
-        return runner
 
     def succeeded(self) -> Iterable[Job]:
         jobs = [job for job in self.shelf.jobs.values() if job.status == "succeeded"]
