@@ -26,6 +26,8 @@ from omnigate.control.generation import (
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.openapi import document
 from omnigate.control.reports import Reports
+from omnigate.outbound.addresses import AddressGuard
+from omnigate.outbound.client import Outbound
 from omnigate.reactor_lag import ReactorLag
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.conversation import (
@@ -38,6 +40,7 @@ from tests.control.conversation import (
 )
 from tests.control.data_client import SilentClient
 from tests.control.described import Described
+from tests.outbound.network import Network
 
 #: 2026-11-29T20:00:00Z, in seconds.
 START = 1_795_982_400
@@ -99,8 +102,12 @@ class Plane:
         config: str = CONFIG,
         open_ledger: bool = True,
         environ: Mapping[str, str] | None = None,
+        network: Network | None = None,
     ) -> None:
-        """Put it together; ``environ`` is the environment that the config names variables of."""
+        """Put it together; ``environ`` is the environment that the config names variables of.
+
+        :param network: whom media jobs ask; nobody can be reached without.
+        """
         os.makedirs(folder, exist_ok=True)
         self.folder = folder
         self.environ = dict(environ or {})
@@ -145,6 +152,7 @@ class Plane:
             entrance=make_entrance(ADMIN_TOKEN, credentials, self.now_ms),
             pause=self.pause,
             data_plane=DataPlane("http://data.test:8080", self.data_client),
+            connect=self.connect if network is None else self.network_of(network),
         )
         self.guard = guard_stores(self.lasting)
         self.record = record_config(self.lasting, self.guard)
@@ -166,6 +174,17 @@ class Plane:
         self.described = Described(document(self.guard.endpoints))
         if open_ledger:
             self.open_ledger()
+
+    def connect(self, guard: AddressGuard) -> Outbound:
+        """Make what reaches nobody."""
+        return Outbound(self.clock, guard)
+
+    def network_of(self, network: Network) -> Callable[[AddressGuard], Outbound]:
+        """Return what makes what reaches a network in memory."""
+        network.clock = self.clock
+        return lambda guard: Outbound(
+            self.clock, guard, resolve=network.resolve, connect=network.connect
+        )
 
     def make_writer(self, name: str, lost: Callable[[Failure], None]) -> SynchronousWriter:
         """Make a writer: of its own for audit log and history, one for all other stores."""
