@@ -9,10 +9,8 @@ Internet is refused (IANA's registries of special purpose addresses; RFC 6890, R
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import Final, TypeAlias
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 #: Refused of IPv4; everything else is public.
 _REFUSED_IPV4: Final = (
@@ -58,15 +56,13 @@ _ISATAP: Final = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 _Prefix: TypeAlias = tuple[int, int]
 
 
-def _prefixes(networks: Iterable[str | Network], size: int) -> tuple[_Prefix, ...]:
-    """Take the networks of one family: addresses of ``size`` bytes."""
-    parsed = [ip_network(network) for network in networks]
-    return tuple(
-        (int(network.network_address) >> shift, shift)
-        for network in parsed
-        if network.max_prefixlen == 8 * size
-        for shift in (network.max_prefixlen - network.prefixlen,)
-    )
+def _prefixes(networks: Iterable[str]) -> dict[int, tuple[_Prefix, ...]]:
+    """Take networks apart by family: those of addresses of 4 and of 16 bytes."""
+    prefixes: dict[int, list[_Prefix]] = {4: [], 16: []}
+    for network in map(ip_network, networks):
+        shift = network.max_prefixlen - network.prefixlen
+        prefixes[network.max_prefixlen // 8].append((int(network.network_address) >> shift, shift))
+    return {size: tuple(found) for size, found in prefixes.items()}
 
 
 def _is_in(number: int, prefixes: tuple[_Prefix, ...]) -> bool:
@@ -81,12 +77,9 @@ class AddressGuard:
     :raises ValueError: for what is no network.
     """
 
-    def __init__(
-        self, allow: Iterable[str | Network] = (), refuse: Iterable[str | Network] = ()
-    ) -> None:
-        allow, refuse = tuple(allow), tuple(refuse)
-        self._open = {size: _prefixes(allow, size) for size in (4, 16)}
-        self._closed = {size: _prefixes(refuse, size) for size in (4, 16)}
+    def __init__(self, allow: Iterable[str] = (), refuse: Iterable[str] = ()) -> None:
+        self._open = _prefixes(allow)
+        self._closed = _prefixes(refuse)
 
     def allowed(self, packed: bytes) -> bool:
         """Whether a connection may be made to an address.
@@ -102,9 +95,9 @@ class AddressGuard:
         return _is_public(packed, number) or _is_in(number, self._open[size])
 
 
-_IPV4 = _prefixes(_REFUSED_IPV4, 4)
-_IPV6 = _prefixes(_REFUSED_IPV6, 16)
-_PUBLIC = _prefixes((_PUBLIC_IPV6,), 16)
+_IPV4 = _prefixes(_REFUSED_IPV4)[4]
+_IPV6 = _prefixes(_REFUSED_IPV6)[16]
+_PUBLIC = _prefixes((_PUBLIC_IPV6,))[16]
 
 
 def _is_public(packed: bytes, number: int) -> bool:
