@@ -31,6 +31,7 @@ examples:
   omnigate keys list
   omnigate keys rotate app --grace 24h
   omnigate admin-keys create dashboard --scope read_only
+  omnigate jobs list --status failed   media jobs that failed, and why
   omnigate usage --by model --since 2026-11-01
   omnigate usage --by day --format csv > days.csv
   omnigate audit --limit 100           who changed what
@@ -39,7 +40,7 @@ examples:
   omnigate ledger export --since 2026-11-01 --until 2026-11-30 --output november.jsonl
 
 ledger reads the control plane's files, which the user has to be allowed to;
-keys, admin-keys, usage, audit and top talk to its admin API:
+keys, admin-keys, jobs, usage, audit and top talk to its admin API:
   OMNIGATE_ADMIN_TOKEN   its admin token (or OMNIGATE_ADMIN_TOKEN_FILE, a file that holds it)
   OMNIGATE_CONTROL_URL   where it is; {url} if not set
 
@@ -120,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
     from omnigate.commands.completion import add_completion
     from omnigate.commands.doctor import add_doctor
     from omnigate.commands.init import add_init
+    from omnigate.commands.jobs import add_jobs
     from omnigate.commands.keys import add_keys
     from omnigate.commands.ledger import add_ledger
     from omnigate.commands.top import add_top
@@ -153,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
     add_check(commands)
     add_keys(commands)
     add_admin_keys(commands)
+    add_jobs(commands)
     add_usage(commands)
     add_audit(commands)
     add_doctor(commands)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from omnigate.control.admin_json import encode
+from omnigate.control.job_changes import JobChanges
 from omnigate.control.job_search import AFTER, FILTERS, find_jobs, is_job_id, read_filter
 from omnigate.control.keys import KeyBook
 from omnigate.control.parameters import read_whole, whole
@@ -109,6 +110,7 @@ class AdminJobsApi:
     """The endpoints of whoever looks for media jobs.
 
     :param shown: makes the JSON of a job.
+    :param changes: cancels jobs, and has their webhooks sent once more.
     :param pause: lets the reactor do something else in between.
     """
 
@@ -117,11 +119,13 @@ class AdminJobsApi:
         store: JobStore,
         book: KeyBook,
         shown: Shown,
+        changes: JobChanges,
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._book = book
         self._shown = shown
+        self._changes = changes
         self._pause = pause
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -143,6 +147,28 @@ class AdminJobsApi:
                 summary="Show one media job",
                 answer=JOB,
                 refusals=("not_found", "not_ready"),
+            ),
+            Endpoint(
+                "POST",
+                "/admin/jobs/{id}/cancel",
+                self.cancel,
+                summary="Cancel a media job; one that has ended stays as it is",
+                answer=JOB,
+                refusals=("not_found", "not_ready", "storage_unavailable"),
+            ),
+            Endpoint(
+                "POST",
+                "/admin/jobs/{id}/webhook",
+                self.send_webhook,
+                summary="Send the webhook of a media job once more, also after it was given up",
+                answer=JOB,
+                refusals=(
+                    "not_found",
+                    "conflict",
+                    "not_ready",
+                    "overloaded",
+                    "storage_unavailable",
+                ),
             ),
         )
 
@@ -167,6 +193,14 @@ class AdminJobsApi:
         if job is None:
             raise GatewayError("not_found", "there is no job of this id")
         return Answer(encode(self._row(job)))
+
+    async def cancel(self, call: Call) -> Answer:
+        """Cancel a job, and answer it as it is then."""
+        return Answer(encode(self._row(await self._changes.cancel(call, call.name))))
+
+    async def send_webhook(self, call: Call) -> Answer:
+        """Have a webhook sent once more, and answer the job; what comes of it is seen later."""
+        return Answer(encode(self._row(await self._changes.retry_webhook(call, call.name))))
 
     def _row(self, job: Job) -> dict[str, Any]:
         key = self._book.owner(job.key_sha256)

@@ -38,6 +38,7 @@ from omnigate.control.dashboard.sources import Sources
 from omnigate.control.guard import RESTARTING, Crashed, Guard, Store
 from omnigate.control.health import Health
 from omnigate.control.internal_api import InternalApi
+from omnigate.control.job_changes import JobChanges
 from omnigate.control.jobs_api import JobsApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.last_uses import LastUses
@@ -379,7 +380,9 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             *ReceiptsApi(receipts).endpoints(),
             *OwnUsage(book, watch, lambda: config_file.config.media.max_jobs_per_day).endpoints(),
             *admin.endpoints(),
-            *AdminJobsApi(jobs, book, media.views.shown, lasting.stand_back).endpoints(),
+            *AdminJobsApi(
+                jobs, book, media.views.shown, JobChanges(media, audit), lasting.stand_back
+            ).endpoints(),
             *Dashboard(lasting.entrance.pages, sources).endpoints(),
             *live.endpoints(),
             *media.endpoints(),

@@ -39,6 +39,10 @@ ASKING = {
     "admin-keys change": (("a", "--scope", "full"), "/admin/admin-keys/a"),
     "admin-keys rotate": (("a",), "/admin/admin-keys/a/rotate"),
     "admin-keys delete": (("a",), "/admin/admin-keys/a"),
+    "jobs list": ((), "/admin/jobs?limit=20"),
+    "jobs show": (("a",), "/admin/jobs/a"),
+    "jobs cancel": (("a",), "/admin/jobs/a/cancel"),
+    "jobs webhook": (("a",), "/admin/jobs/a/webhook"),
     "usage": ((), "/admin/usage?by=key"),
     "audit": ((), "/admin/audit?limit=20"),
     "top": ((), f"/admin/requests?limit={NEWEST}"),
@@ -68,7 +72,7 @@ _ODD = "=1+1\x1b[2J\x9b31m\n\r\u202e'\"$(id)"
 _ROW = dict.fromkeys(
     ("name", "models", "rpm", "spent_usd", "detail", "ts", "code", "key", "cost_usd", "scope"), _ODD
 )
-_ROWS = {name: [_ROW, {}] for name in ("keys", "entries", "requests", "refusals", "rows")}
+_ROWS = {name: [_ROW, {}] for name in ("keys", "entries", "requests", "refusals", "rows", "jobs")}
 HOSTILE = (
     json.dumps({**_ROWS, **_ROW, "secret": _ODD, "title": _ODD}).encode(),
     json.dumps({**_ROWS, "next": _ODD, "total": _ROW}, ensure_ascii=False).encode(),

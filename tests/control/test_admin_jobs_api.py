@@ -21,6 +21,7 @@ from omnigate.jobs.job import (
     Webhook,
 )
 from omnigate.jobs.store import JobStore, KeyLimits, NewJob
+from tests.control.job_cases import MEDIA_CONFIG, JobCases, given_up
 from tests.control.plane import APP_SHA, Plane
 
 GONE_SHA = "7" * 64
@@ -161,3 +162,50 @@ class AdminJobsApiTests(SynchronousTestCase):
             self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid_request"), query)
         for job_id in ("job_" + "0" * 26, "x"):
             self.assertEqual(self.plane.admin("GET", f"/admin/jobs/{job_id}").status, 404)
+
+
+class ChangeTests(SynchronousTestCase):
+    """What an operator does about one."""
+
+    def setUp(self) -> None:
+        self.plane = Plane(self.mktemp(), MEDIA_CONFIG)
+        self.jobs = JobCases(self.plane)
+        self.addCleanup(self.plane.close)
+
+    def actions(self) -> list[tuple[str, str]]:
+        lines = self.plane.admin("GET", "/admin/audit").json()["entries"]
+        return [(line["action"], line["target"]) for line in lines if "job." in line["action"]]
+
+    def test_cancel(self) -> None:
+        job = self.jobs.run(self.jobs.make())
+        told = self.plane.admin("POST", f"/admin/jobs/{job.id}/cancel").json()
+        self.assertEqual((True, "running"), (told["cancel_requested"], told["status"]))
+        self.assertEqual([("job.cancel", job.id)], self.actions())
+
+    def test_too_late(self) -> None:
+        """Nothing changes, so nothing is written down."""
+        job = self.jobs.succeeded()
+        reply = self.plane.admin("POST", f"/admin/jobs/{job.id}/cancel")
+        self.assertEqual((200, "succeeded"), (reply.status, reply.json()["status"]))
+        self.assertEqual([], self.actions())
+
+    def test_a_webhook_once_more(self) -> None:
+        job = self.jobs.end(self.jobs.make(), FAILED, "x", webhook=given_up())
+        reply = self.plane.admin("POST", f"/admin/jobs/{job.id}/webhook")
+        self.assertEqual(200, reply.status)
+        self.assertEqual([("job.webhook", job.id)], self.actions())
+
+    def test_no_webhook(self) -> None:
+        delivered = Webhook("https://h.test/", state="delivered")
+        for job in (
+            self.jobs.make(),
+            self.jobs.make(webhook_url="https://h.test/"),
+            self.jobs.end(self.jobs.make(), FAILED, "x", webhook=delivered),
+        ):
+            reply = self.plane.admin("POST", f"/admin/jobs/{job.id}/webhook")
+            self.assertEqual((409, "conflict"), (reply.status, reply.json()["code"]))
+        self.assertEqual([], self.actions())
+
+    def test_no_job(self) -> None:
+        for action in ("cancel", "webhook"):
+            self.assertEqual(404, self.plane.admin("POST", f"/admin/jobs/job_1/{action}").status)

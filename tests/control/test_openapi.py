@@ -19,6 +19,7 @@ from omnigate.control.schemas import NAME, TEXT, or_null, record
 from omnigate.errors import ADMIN_ERRORS, ERRORS, GatewayError
 from omnigate.testing.json_schema import faults
 from tests.control.conversation import ADMIN, Conversation
+from tests.control.job_cases import JobCases, given_up
 from tests.control.plane import Plane, event
 from tests.control.test_admin_jobs_api import make_job
 
@@ -117,7 +118,14 @@ class AnswerTests(SynchronousTestCase):
         report = {"refusals": [{"key": "app", "code": "rate_limit_exceeded", "count": 2}]}
         plane.internal("POST", "/internal/counters", json.dumps(report).encode())
         job = make_job(plane.generation.jobs)
-        for method, target, body in (*self.day(), ("GET", f"/admin/jobs/{job.id}", None)):
+        jobs = JobCases(plane)
+        running, ended = jobs.run(job), jobs.end(jobs.make(), "failed", "x", webhook=given_up())
+        of_jobs = (
+            ("GET", f"/admin/jobs/{job.id}", None),
+            ("POST", f"/admin/jobs/{running.id}/cancel", None),
+            ("POST", f"/admin/jobs/{ended.id}/webhook", None),
+        )
+        for method, target, body in (*self.day(), *of_jobs):
             reply = plane.admin(method, target, body)
             self.assertIn(reply.status, (200, 201), (method, target, reply.body))
         for path, methods in plane.described.document["paths"].items():
