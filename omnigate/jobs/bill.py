@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+from twisted.logger import Logger
 
 from omnigate.config.media import MediaRouteConfig
-from omnigate.jobs.adapters.base import Done
-from omnigate.jobs.job import Billable
+from omnigate.jobs.adapters.base import Done, InputFault, Task
+from omnigate.jobs.job import PROVIDER_FAILED, Billable, JobError
 from omnigate.jobs.pricing import Multipliers, billed, cost_nano
 from omnigate.jobs.targets import Target
+
+_log = Logger(namespace="omnigate.jobs")
 
 
 @attrs.frozen
@@ -50,3 +53,24 @@ class Bill:
     def cost_nano(self, billable: Billable) -> int:
         """Return the cost in nano-dollars."""
         return cost_nano(self.target.config.price, self.multipliers, self.fields, billable)
+
+
+def asked_of(target: Target, task: Task, is_new: bool) -> Billable | JobError:
+    """Return what a target is asked for, or why it cannot be sent this.
+
+    An input was judged before its job was made, but the config may be another one by now.
+
+    :param is_new: whether it is still to be submitted; what was is not judged any more.
+    """
+    adapter = target.adapter
+    try:
+        if is_new:
+            adapter.check(task.model, task.input)
+        return adapter.billable(task)
+    except InputFault as fault:
+        return JobError(PROVIDER_FAILED, f"input.{fault.field}: {fault.message}")
+    except Exception:
+        _log.failure("{job}: {name} cannot be asked for it", job=task.job_id, name=adapter.name)
+        if not is_new:
+            return Billable()
+        return JobError(PROVIDER_FAILED, "this target cannot be sent the input")

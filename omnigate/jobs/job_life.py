@@ -6,7 +6,6 @@ provider's id before the first poll, the end as one change with outputs and cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +15,7 @@ from twisted.logger import Logger
 from omnigate.config.media import MediaRouteConfig
 from omnigate.jobs.adapters.base import Done, Handle, Task
 from omnigate.jobs.attempting import Attempting, CameToNothing, Delivered, End, GivenUp
-from omnigate.jobs.bill import Bill
+from omnigate.jobs.bill import Bill, asked_of
 from omnigate.jobs.ending import final_fields, note_fields
 from omnigate.jobs.job import (
     CANCELED,
@@ -161,15 +160,21 @@ class Life:
         """
         try:
             input = await self._means.keeping.input_of(self.job)
-            asked = target.adapter.billable(target.task(self.job.id, route, input))
         except CancelledError:
             raise
         except Exception:
             self._log.failure("{job}: its input cannot be read", job=self.job.id)
             return await self._stopped_by(JobError(STORAGE_FAILED, "its input cannot be read"))
+        task = target.task(self.job.id, route, input)
+        asked = asked_of(target, task, is_new=not self.job.provider_job_id)
+        if isinstance(asked, JobError):
+            await self._note(CameToNothing(asked))
+            return None
         bill = Bill.of(route, target, asked, input)
+        sent = [input]
+        del input, task  # may have megabytes, and are only needed for the submit
         try:
-            end = await self._tried(route, target, input)
+            end = await self._tried(route, target, sent)
             if isinstance(end, Delivered):
                 return await self._deliver(end.done, bill)
             if isinstance(end, GivenUp):
@@ -181,11 +186,14 @@ class Life:
             self._means.clear(self.job.id)
 
     async def _tried(
-        self, route: MediaRouteConfig, target: Target, input: Mapping[str, Any]
+        self, route: MediaRouteConfig, target: Target, sent: list[dict[str, Any]]
     ) -> End:
+        """Submit it, where that was not done, and see it to its end.
+
+        :param sent: the input, which is taken out once it is sent.
+        """
         means, job = self._means, self.job
         spent_ms = max(0, means.now_ms() - job.attempts[-1].started_ms)
-        sent = [input]  # an input may have megabytes, and is only needed for the submit
 
         def task() -> Task:
             now = tried_target(means.targets(route), job.attempts[-1]) or target

@@ -122,10 +122,8 @@ class Runner:
         if self._means.slots.waits_at(job.id):
             return
         address = self._address(job)
-        if address is None or (job.cancel_ms and job.status == QUEUED):
+        if address is None or (job.cancel_ms and job.status == QUEUED) or self._shares(job):
             self._begin(job.id)  # which ends at once
-        elif self._shares(job):
-            self._begin(job.id)
         else:
             # Where too many wait, the check of the next minute puts it in line.
             self._means.slots.put(address, job.key_sha256, job.id, partial(self._begin, job.id))
@@ -135,9 +133,7 @@ class Runner:
 
         :return: the job as it is then: final already, where it shares what an earlier one made.
         """
-        shares = (
-            job.status == QUEUED and self._sharing.find(job, self._sharing.mark(job)) is not None
-        )
+        shares = self._shares(job)
         self.run(job)
         if shares and job.id in self._tasks:
             await _follow(self._tasks[job.id])

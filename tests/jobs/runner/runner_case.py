@@ -28,6 +28,7 @@ from omnigate.jobs.adapters.base import (
     Failed,
     Handle,
     InlineSource,
+    InputFault,
     NotCanceled,
     PollOutcome,
     Running,
@@ -74,7 +75,11 @@ class WordsAdapter(Adapter):
     can_cancel: ClassVar[bool] = True
 
     def check(self, model: str, input: Mapping[str, Any]) -> None:
-        """Take everything."""
+        """Take everything but what a model refuses, or cannot even look at."""
+        if model == "acme/picky":
+            raise InputFault("prompt", "is too long for this")
+        if model == "acme/broken":
+            raise ValueError("a fault of the adapter")
 
     def billable(self, task: Task) -> Billable:
         """Charge for the prompt."""

@@ -1,14 +1,20 @@
 """Tests for omnigate.jobs.runner, and with it for job_life and attempting."""
 
 from decimal import Decimal
+from typing import Any
+from weakref import ref
 
 import attrs
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from omnigate.jobs.job import OUTPUT_REFUSED, PROVIDER_TIMEOUT, STORAGE_FAILED
+from omnigate.jobs.job import OUTPUT_REFUSED, PROVIDER_TIMEOUT, STORAGE_FAILED, Attempt, Job
 from omnigate.money import NANO_PER_USD
 from tests.jobs.runner.runner_case import OutputFault, RunnerCase, target, webhook
+
+
+class LargeInput(dict[str, Any]):
+    """An input of which one can tell whether somebody holds it."""
 
 
 class LifeTests(RunnerCase):
@@ -185,6 +191,45 @@ class LifeTests(RunnerCase):
         self.says("accepted p1", "done 1")
         job = self.new_job()
         self.use(target("elsewhere"))
+        self.wait()
+        self.assertEqual(self.job(job).status, "succeeded")
+
+    def test_a_target_that_cannot_be_sent_the_input_is_passed_over(self) -> None:
+        """It came into the config after the job was made."""
+        self.use(target(model="acme/picky"), target(model="acme/broken"), target())
+        self.says("done 1")
+        job = self.new_job()
+        self.assertEqual(self.outcomes(job), ["failed", "failed", "succeeded"])
+        errors = [attempt.error and attempt.error.message for attempt in job.attempts]
+        self.assertEqual(errors[0], "input.prompt: is too long for this")
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        self.assertEqual(len(self.provider.heard), 1)
+
+    def test_an_input_is_not_held_while_a_job_is_polled(self) -> None:
+        """It may have megabytes, and there may be hundreds of such jobs."""
+        held: list[ref[LargeInput]] = []
+
+        async def input_of(job: Job) -> dict[str, Any]:
+            found = LargeInput(job.input or {})
+            held.append(ref(found))
+            return found
+
+        self.patch(self.shelf, "input_of", input_of)
+        self.says("accepted p1", "running", "done 1")
+        job = self.new_job()
+        self.wait()
+        self.assertEqual([found() for found in held], [None])
+        self.wait()
+        self.assertEqual(self.job(job).status, "succeeded")
+
+    def test_what_was_submitted_is_not_judged_again(self) -> None:
+        """It is polled, whatever the adapter would say of it now."""
+        self.use(target(model="acme/picky"))
+        job = self.made_job(status="running", provider_job_id="p1")
+        attempt = Attempt(0, "replicate", "https://words.example", "acme/picky", self.now_ms())
+        self.shelf.put(replace(job, attempts=(attempt,)))
+        self.wait(60)
+        self.says("done 1")
         self.wait()
         self.assertEqual(self.job(job).status, "succeeded")
 
