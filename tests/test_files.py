@@ -35,6 +35,7 @@ from omnigate.files import (
     settle_file,
     sweep_temporaries,
     sync_directory,
+    write_file,
 )
 from omnigate.testing.memory_disk import MemoryDisk
 
@@ -539,6 +540,36 @@ class NewFileTests(FolderTestCase):
         NewFile(os.path.join(folder, "a")).close()
         self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
         self.assertEqual(stat.S_IMODE(os.stat(os.path.join(folder, "a")).st_mode), 0o600)
+
+
+class WriteFileTests(FolderTestCase):
+    """A file of its own, whose name is synced by the caller."""
+
+    def test_the_content_is_there_and_for_nobody_else(self) -> None:
+        """Whatever stood there before is gone."""
+        self.put(b"longer than it will be")
+        write_file(self.path, b"new")
+        self.assertEqual(self.content(), b"new")
+        other = os.path.join(self.folder, "other")
+        write_file(other, b"")
+        self.assertEqual(stat.S_IMODE(os.stat(other).st_mode), 0o600)
+
+    def test_only_the_folder_is_left_to_sync(self) -> None:
+        """A power loss takes the name and not the content."""
+        disk = MemoryDisk("/state")
+        self.patch(files, "os", disk)
+        write_file("/state/a", b"content")
+        self.assertEqual(disk.certain(), {})
+        sync_directory("/state")
+        self.assertEqual(disk.certain(), {"/state/a": b"content"})
+
+    def test_a_disk_that_refuses_is_told(self) -> None:
+        """Nobody takes the file for written."""
+        for call in ("open", "write", "fsync"):
+            disk = MemoryDisk("/state")
+            self.patch(files, "os", disk)
+            disk.fail(call)
+            self.assertRaises(OSError, write_file, "/state/a", b"content")
 
 
 class SyncDirectoryTests(FolderTestCase):

@@ -196,7 +196,8 @@ class JobsApi:
 
     def _key(self, call: Call) -> GatewayKey:
         key = self._key_of(call.key_sha256)
-        if key is None:
+        # A data plane may not know yet.
+        if key is None or key.disabled or key.has_expired(self._now_ms()):
             raise GatewayError("invalid_api_key", "there is no such key, or not any more")
         return key
 

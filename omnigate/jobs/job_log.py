@@ -124,6 +124,9 @@ class JobLog:
             if replay.torn_bytes:
                 file.cut(replay.size)
                 file.sync()
+                replay.mended.append(
+                    f"{self.path}: cut off {replay.torn_bytes} bytes that were not written whole"
+                )
             with_files = [job.id for job in replay.table if job.input_file]
             orphans, missing = self.inputs.open(with_files)
         except BaseException:
@@ -132,7 +135,7 @@ class JobLog:
         self._file = file
         self._places, replay.places = replay.places, {}
         if orphans:
-            replay.told.append(f"{self.inputs.folder}: removed {orphans} inputs that no job has")
+            replay.mended.append(f"{self.inputs.folder}: removed {orphans} inputs that no job has")
         if missing:
             replay.told.append(
                 f"{self.inputs.folder}: {len(missing)} inputs are missing, such as that of "

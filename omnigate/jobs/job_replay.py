@@ -79,7 +79,8 @@ class Replay:
     :ivar torn_bytes: how many bytes are to be cut off at its end.
     :ivar damaged: the damaged lines, but for those.
     :ivar in_doubt: jobs that are not final and of which a change may be missing.
-    :ivar told: for the log of the daemon.
+    :ivar told: what is wrong, for the log of the daemon.
+    :ivar mended: what a crash has left, and was put in order.
     """
 
     path: str
@@ -91,6 +92,7 @@ class Replay:
     damaged: list[Span] = attrs.Factory(list)
     in_doubt: list[str] = attrs.Factory(list)
     told: list[str] = attrs.Factory(list)
+    mended: list[str] = attrs.Factory(list)
     _unread: list[_Unread] = attrs.Factory(list)
     _gaps: set[str] = attrs.Factory(set)
     # The last good line of each job, and the last damaged one that names it, by their numbers.

@@ -196,12 +196,8 @@ class JobStore:
     def _begin_with(self, replay: Replay) -> None:
         for text in replay.told:
             self._log.error("{text}", text=text)
-        if replay.torn_bytes:
-            self._log.warn(
-                "{path}: cut off {count} bytes of lines that were not written whole",
-                path=self.path,
-                count=replay.torn_bytes,
-            )
+        for text in replay.mended:
+            self._log.info("{text}", text=text)
         self._table = replay.table
         self._ids = JobIds(self._table.newest_id)
         self._lines_since = replay.lines if replay.lines > len(self._table) else 0

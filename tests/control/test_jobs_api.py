@@ -235,6 +235,17 @@ class CreateTests(JobsApiCase):
         for method, body in (("POST", {"model": "flux", "input": {}}), ("GET", b"")):
             self.assertEqual(self.ask(method, "", body, key="7" * 64)[0], 401)
             self.assertEqual(self.ask(method, "", body, key="")[0], 401)
+        secret = {"name": "m1", "expires_at": "2026-11-29T21:00:00Z"}
+        made = self.plane.admin("POST", "/admin/keys", json.dumps(secret).encode()).json()
+        body = {"model": "flux", "input": {"prompt": "x"}}
+        self.assertEqual(self.ask("POST", "", body, key=made["key_sha256"])[0], 202)
+        change = json.dumps({"disabled": True}).encode()
+        self.plane.admin("PATCH", "/admin/keys/m1", change)
+        self.assertEqual(self.ask("POST", "", body, key=made["key_sha256"])[0], 401)
+        self.plane.admin("PATCH", "/admin/keys/m1", b'{"disabled": false}')
+        self.assertEqual(self.ask("POST", "", body, key=made["key_sha256"])[0], 202)
+        self.plane.clock.advance(3_600)
+        self.assertEqual(self.ask("POST", "", body, key=made["key_sha256"])[0], 401)
 
     def test_a_long_input_is_read_in_steps(self) -> None:
         """Others have their turn in between; it is shown as it was sent."""
