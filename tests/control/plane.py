@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -93,6 +94,27 @@ def event(**members: Any) -> dict[str, Any]:
     } | members
 
 
+#: Planes of tests that may have their files open: with four each, far from what a process may have.
+MAX_OPEN: Final = 40
+
+#: The folders of the newest planes, the oldest first.
+_folders: list[str] = []
+
+
+def _keep_few_open(folder: str) -> None:
+    """Close what the plane of a test that ended long ago has left open, as its process would."""
+    _folders.append(os.path.realpath(folder))
+    if len(_folders) <= MAX_OPEN:
+        return
+    old = _folders.pop(0)
+    if old in _folders:
+        return
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # what lists them is closed by now
+            if os.readlink(f"/proc/self/fd/{fd}").startswith(f"{old}/"):
+                os.close(fd)
+
+
 class Plane:
     """The parts of a control plane, wired as the tap does it, without a socket."""
 
@@ -110,6 +132,7 @@ class Plane:
         """
         os.makedirs(folder, exist_ok=True)
         self.folder = folder
+        _keep_few_open(folder)
         self.environ = dict(environ or {})
         self.pauses = 0
         #: Whether stores that are opened anew wait for their writer.
