@@ -40,6 +40,7 @@ from omnigate.jobs.storage import S3
 from omnigate.jobs.storage_s3 import S3Storage
 from omnigate.jobs.store import JobStore
 from omnigate.jobs.stored_files import StoredFiles
+from omnigate.jobs.turn_budget import TurnBudget
 from omnigate.jobs.webhooks.delivery import Webhooks
 from omnigate.periods import DAY_MS
 
@@ -100,7 +101,13 @@ class MediaJobs:
             adapters=ADAPTERS,
             recipients=views.recipients,
             conversing=Conversing(
-                ProviderLine(outbound, incoming, views.media, alarms.after),
+                ProviderLine(
+                    outbound,
+                    incoming,
+                    views.media,
+                    alarms.after,
+                    TurnBudget(around.clock),
+                ),
                 Pace(around.clock),
                 around.clock,
                 alarms,

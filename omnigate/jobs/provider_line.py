@@ -14,6 +14,7 @@ import attrs
 from omnigate.config.media import MediaConfig
 from omnigate.jobs.incoming import Incoming
 from omnigate.jobs.inline_media import InlineSink
+from omnigate.jobs.turn_budget import BudgetSink, TurnBudget
 from omnigate.outbound.messages import NO_TURN, Answer, Cap, Request, Sink
 
 #: What an interface says of a job; the longest that is known has some kilobytes.
@@ -39,6 +40,7 @@ class ProviderLine:
 
     :param media: the config in force.
     :param pause: waits so many seconds.
+    :param budget: what all answers with media may take of a turn of the reactor.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class ProviderLine:
         incoming: Incoming,
         media: Callable[[], MediaConfig],
         pause: Callable[[float], Awaitable[None]],
+        budget: TurnBudget,
     ) -> None:
         self._outbound = outbound
         self._incoming = incoming
         self._media = media
         self._pause = pause
+        self._budget = budget
 
     async def send(self, job_id: str, request: Request) -> Answer:
         """Send a request of a job, as soon as a connection is free; see :attr:`NO_TURN`."""
@@ -76,7 +80,8 @@ class ProviderLine:
             max_file_bytes=media.max_output_bytes,
             max_total_bytes=media.max_job_output_bytes,
         )
-        answer = await self._outbound.call(request, inline_bytes(media), sink)
+        in_turns = BudgetSink(sink, self._budget)
+        answer = await self._outbound.call(request, inline_bytes(media), in_turns)
         if not answer.ok:
             return answer
         return attrs.evolve(answer, body=sink.body, media=sink.media)

@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.config.media import MediaConfig
 from omnigate.jobs.incoming import Incoming
@@ -18,8 +20,10 @@ from omnigate.jobs.provider_line import (
     ProviderLine,
     inline_bytes,
 )
+from omnigate.jobs.turn_budget import BudgetSink, TurnBudget
 from omnigate.outbound.messages import NO_TURN, TRUNCATED, Answer, Cap, Request, Sink
 from tests.jobs.outputs_case import JOB, PNG, OutputsTestCase
+from tests.outbound.network import MemorySink
 
 
 class Source:
@@ -65,7 +69,8 @@ class LineTests(OutputsTestCase):
             return succeed(None)
 
         incoming: Incoming = self.outputs.incoming
-        self.line = ProviderLine(self.caller, incoming, lambda: self.media, pause)
+        budget = TurnBudget(Clock())
+        self.line = ProviderLine(self.caller, incoming, lambda: self.media, pause, budget)
 
     def ask(self, cap: Cap, *answers: Answer) -> Answer:
         self.caller.answers.extend(answers)
@@ -111,3 +116,66 @@ class LineTests(OutputsTestCase):
         """Base64 is a third longer than what it holds."""
         self.assertEqual(inline_bytes(MediaConfig(max_output_bytes=3)), 4 + 65_536)
         self.assertEqual(inline_bytes(MediaConfig()), MAX_INLINE_BYTES)
+
+
+class Tap:
+    """A source that knows whether it runs."""
+
+    def __init__(self) -> None:
+        self.runs = True
+
+    def pause(self) -> None:
+        self.runs = False
+
+    def resume(self) -> None:
+        self.runs = True
+
+
+class BudgetTests(SynchronousTestCase):
+    """What many bodies may take of a turn."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.budget = TurnBudget(self.clock, most=100)
+
+    def body(self) -> tuple[Tap, BudgetSink, MemorySink]:
+        """A body that has begun."""
+        tap, behind = Tap(), MemorySink()
+        sink = BudgetSink(behind, self.budget)
+        sink.begin(tap)
+        return tap, sink, behind
+
+    def test_all_wait_for_the_next_turn_once_it_is_spent(self) -> None:
+        """Whoever has spent it; one that begins then waits, too."""
+        (first, one, behind), (second, _, _) = self.body(), self.body()
+        one.write(b"x" * 99)
+        self.assertEqual((first.runs, second.runs), (True, True))
+        one.write(b"yy")
+        third, _, _ = self.body()
+        self.assertEqual((first.runs, second.runs, third.runs), (False, False, False))
+        self.assertEqual(len(behind.content), 101)
+        self.clock.advance(0)
+        self.assertEqual((first.runs, second.runs, third.runs), (True, True, True))
+        one.write(b"z" * 99)
+        self.assertTrue(first.runs)
+
+    def test_a_disk_that_is_behind_keeps_its_own_waiting(self) -> None:
+        """The next turn does not let it go."""
+        (slow, _, behind), (other, one, _) = self.body(), self.body()
+        assert behind.source is not None
+        behind.source.pause()
+        one.write(b"x" * 100)
+        self.clock.advance(0)
+        self.assertEqual((slow.runs, other.runs), (False, True))
+        behind.source.resume()
+        self.assertTrue(slow.runs)
+
+    def test_what_has_ended_takes_no_part(self) -> None:
+        """It is neither paused nor resumed."""
+        (first, one, behind), (second, two, gone), (_, three, _) = (self.body() for _ in range(3))
+        self.successResultOf(one.finish())
+        two.abandon()
+        first.runs = second.runs = True
+        three.write(b"x" * 100)
+        self.assertEqual((first.runs, second.runs), (True, True))
+        self.assertEqual((behind.told[-1], gone.told[-1]), ("finish", "abandon"))
