@@ -75,6 +75,10 @@ class Program(Child):
         """Its process."""
         return self._process.pid
 
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def output(self) -> IO[bytes]:
         """Its standard output, where it is read."""
         assert self._process.stdout is not None

@@ -34,6 +34,10 @@ GET_SECONDS = 10.0
 #: A batch is acknowledged after a sync of the disk, behind whatever waits before it.
 POST_SECONDS = 30.0
 
+#: Connections that are kept while nothing is asked. A request for a job opens one of its own, and
+#: the control plane lets in 512 from all data planes together.
+MAX_KEPT = 8
+
 
 class ControlError(Exception):
     """The control plane gave no answer, or none that can be used; the message says why."""
@@ -61,7 +65,9 @@ class ControlClient:
         self._config_tag: bytes | None = None
         self._config = b""
         self._pool = UpstreamPool(
-            lambda build: connect(reactor, address, build, CONNECT_SECONDS), watchdog
+            lambda build: connect(reactor, address, build, CONNECT_SECONDS),
+            watchdog,
+            max_idle=MAX_KEPT,
         )
 
     def get(self, path: str) -> Deferred[tuple[int, bytes]]:

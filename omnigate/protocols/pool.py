@@ -26,6 +26,7 @@ class UpstreamPool:
     :param connect: opens a connection for the protocol that the given callable makes;
         its Deferred fails with what stood in the way.
     :param make: makes the protocol of one.
+    :param max_idle: idle connections that are kept.
     :ivar connections: how many are up, idle ones among them.
     :ivar opened: how many came about so far.
     """
@@ -35,8 +36,10 @@ class UpstreamPool:
         connect: Connect,
         watchdog: Watchdog,
         make: Callable[[ConnectionOwner], UpstreamConnection] = UpstreamConnection,
+        max_idle: int = MAX_IDLE,
     ) -> None:
         self._connect = connect
+        self._max_idle = max_idle
         self._make = make
         self._watchdog = watchdog
         # What Watchdog.after would add, told once: each request ends with this deadline.
@@ -83,7 +86,7 @@ class UpstreamPool:
 
     def connection_free(self, connection: UpstreamConnection) -> None:
         """Keep it for the next request."""
-        if self._closed or len(self._idle) >= MAX_IDLE:
+        if self._closed or len(self._idle) >= self._max_idle:
             connection.drop()
             return
         connection.deadline = self._watchdog.now + self._idle_seconds

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from errno import EINTR, EPERM
+from itertools import pairwise
 from typing import Any
 
 from twisted.internet.error import ConnectionDone
@@ -22,7 +23,12 @@ from zope.interface import implementer
 from omnigate.gateway.spool import Spool
 from omnigate.protocols.direct_tcp import DirectServer
 from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED
-from omnigate.protocols.lean_reactor import MAX_EVENTS, LeanReactor
+from omnigate.protocols.lean_reactor import (
+    EVENTS_A_LOOK,
+    MAX_EVENTS,
+    TURN_SECONDS,
+    LeanReactor,
+)
 from omnigate.testing.writer import SynchronousWriter
 from tests.protocols.served import Peer, Served, Stage
 
@@ -192,6 +198,37 @@ class EventTests(ReactorTestCase):
         finally:
             self.reactor._poller = poller
         self.assertEqual([(0.5, MAX_EVENTS), (-1, MAX_EVENTS)], asked)
+
+    def test_late(self) -> None:
+        """A turn ends in time; those it has passed over come first in the next one."""
+        count = 3 * EVENTS_A_LOOK
+        now = 0.0
+
+        class Slow(Selectable):
+            """Takes a moment, and has always something more to read."""
+
+            def doRead(self) -> None:
+                nonlocal now
+                now += TURN_SECONDS / EVENTS_A_LOOK * 0.99
+                self.told.append("read")
+
+        self.reactor.seconds = lambda: now
+        readers = []
+        for _ in range(count):
+            ours, theirs = self.pair()
+            readers.append(Slow(ours.end))
+            self.reactor.addReader(readers[-1])
+            theirs.send(b"!")
+        served: list[set[int]] = []
+        for _ in range(6):
+            for reader in readers:
+                reader.told.clear()
+            self.reactor.doIteration(0)
+            served.append({number for number, reader in enumerate(readers) if reader.told})
+        # The look after the second eight finds that it is late.
+        self.assertEqual({2 * EVENTS_A_LOOK}, {len(turn) for turn in served})
+        for turn, following in pairwise(served):
+            self.assertEqual(set(range(count)), turn | following)
 
 
 class TurnTests(SynchronousTestCase):

@@ -49,6 +49,15 @@ class PoolTests(SynchronousTestCase):
             self.clock.advance(0.1)
         self.assertTrue(first.usable and second.usable)
 
+    def test_kept(self) -> None:
+        """No more are kept than may be; those beyond are closed."""
+        pool = UpstreamPool(self.connect, self.watchdog, max_idle=2)
+        opened = [self.successResultOf(pool.open()) for _ in range(3)]
+        for connection in opened:
+            pool.connection_free(connection)
+        self.assertEqual((2, 2), (pool.idle, pool.connections))
+        self.assertEqual([True, True, False], [connection.usable for connection in opened])
+
     def test_watched(self) -> None:
         """A connection is watched over from its begin to its end, be it idle or busy."""
         first, second = self.open(2)

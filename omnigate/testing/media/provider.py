@@ -118,6 +118,7 @@ class MediaProvider:
                     + [_logged(seen, "file") for seen in self.files.seen]
                 ),
                 "hooks": lambda: [attrs.asdict(each) for each in self.hooks.deliveries],
+                "hook-ids": lambda: [each.id for each in self.hooks.deliveries],
             }
             look = looks.get(what)
             return Reply(404) if look is None else Reply(200, look())
