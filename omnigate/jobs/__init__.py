@@ -7,7 +7,7 @@ Files, all beside each other and to be backed up together:
     what was removed; see :mod:`omnigate.jobs.job_lines`. A line is on the disk before anybody is
     told of it. It is written anew, one line a job, at a start that finds more lines than jobs,
     after a retention sweep that removed jobs, and once so many lines were appended since that
-    it pays (:data:`~omnigate.jobs.store.MIN_COMPACTION_LINES`).
+    it pays (:data:`~omnigate.jobs.job_compaction.MIN_LINES`).
 ``jobs.jsonl.inputs/JOB.json``
     The input of a job, where it is longer than 8 KiB as JSON; just as the client wrote it. See
     :mod:`omnigate.jobs.input_files`.

@@ -2,8 +2,8 @@
 
 The files are those of :mod:`omnigate.jobs.job_log`. What is asked for waits in a queue; all that
 waits is judged one after the other (:mod:`omnigate.jobs.job_draft`), written by one write and one
-sync (a *group*), and only then visible. The next group is judged when the one before is settled, so
-a write that fails leaves nothing to be taken back: it is an error for each of its group.
+sync, and only then visible (:mod:`omnigate.jobs.job_groups`). A write that fails is an error for
+each of its group, and nothing has changed.
 
 A final job does not hold its input in memory, and one over 8 KiB never does: it is read back by
 :meth:`JobStore.input_of`, by the writer. What a job takes in memory is then two
@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import msgspec
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.errors import GatewayError
 from omnigate.jobs.job import FAILED, PENDING, STORAGE_FAILED, Job, JobError
+from omnigate.jobs.job_compaction import Compaction
 from omnigate.jobs.job_draft import Draft, JobFinal, JobGone
+from omnigate.jobs.job_groups import Groups
 from omnigate.jobs.job_lines import DamagedLineError
 from omnigate.jobs.job_log import JobLog
 from omnigate.jobs.job_replay import JobLogUnreadableError, Replay
@@ -41,6 +40,7 @@ from omnigate.jobs.long_strings import (
     tree_steps,
 )
 from omnigate.jobs.new_job import JobIds, KeyLimits, NewJob
+from omnigate.jobs.store_faults import EXPECTED, InputLost, StorageUnavailable
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 __all__ = [
@@ -58,67 +58,8 @@ __all__ = [
 #: thirty days.
 MAX_JOBS: Final = 300_000
 
-#: What is written together: so much that one sync serves many, so little that judging it, and
-#: telling everybody afterwards, takes some milliseconds.
-MAX_GROUP: Final = 100
-MAX_GROUP_BYTES: Final = 16 * 1024 * 1024
-
-#: What may wait to be written; more waits only when the disk has stopped answering.
-MAX_WAITING: Final = 10_000
-MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
-
-#: The log is written anew once more lines than this were appended, and twice the jobs.
-MIN_COMPACTION_LINES: Final = 5_000
-
 #: Jobs that a retention sweep removes at a time; taking them out of lists of 300,000 takes 2 ms.
 SWEEP_BATCH: Final = 100
-
-#: What a disk or a writer may answer without anything being broken in this program.
-_EXPECTED: Final = (OSError, WriterBusyError, WriterStoppedError)
-
-
-class StorageUnavailable(GatewayError):  # noqa: N818
-    """The disk refused; nothing was changed."""
-
-    def __init__(self, detail: str = "", message: str = "") -> None:
-        super().__init__(
-            "storage_unavailable",
-            message
-            or "the job could not be written, and nothing was changed; try again, and if it stays, "
-            "have an operator look at the control plane's disk",
-            retry_after=1,
-            detail=detail,
-        )
-
-
-class InputLost(StorageUnavailable):
-    """The input of a job is not on the disk any more, or damaged there; trying again won't help."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, "the input of this job is lost: its file is missing or damaged")
-
-
-@attrs.define(eq=False)
-class _Wanted:
-    """Something to be done, and who waits for it.
-
-    :ivar judge: puts it into a draft, and returns what is to be returned once it is written.
-    :ivar size: about how many bytes are to be written for it.
-    """
-
-    judge: Callable[[Draft], Callable[[], Any]]
-    size: int
-    done: Deferred[Any] = attrs.Factory(Deferred)
-    result: Callable[[], Any] | None = None
-    fault: Failure | None = None
-
-    def settle(self) -> None:
-        """Answer whoever waits."""
-        if self.fault is not None:
-            self.done.errback(self.fault)
-        else:
-            assert self.result is not None
-            self.done.callback(self.result())
 
 
 def _unexpected(failure: Failure) -> None:
@@ -137,7 +78,6 @@ class JobStore:
     :ivar watchers: called with each job that changed, before (None for a new one) and after, once
         it is visible.
     :ivar removal_watchers: called with the jobs that a retention sweep has removed.
-    :ivar failed_writes: how many groups the disk refused.
     """
 
     _log = Logger()
@@ -156,25 +96,14 @@ class JobStore:
         self.path: Final = path
         self.watchers: list[Callable[[Job | None, Job], None]] = []
         self.removal_watchers: list[Callable[[Sequence[Job]], None]] = []
-        self.failed_writes = 0
         self._writer = writer
         self._now_ms = now_ms
         self._crashed = crashed
-        self._max_jobs = max_jobs
         self._chance = chance
         self._files = JobLog(path)
-        self._table = JobTable()
+        self._groups = Groups(self._files, writer, max_jobs, self._tell, crashed)
         self._ids = JobIds()
-        self._is_open = False
-        self._waiting: deque[_Wanted] = deque()
-        self._waiting_bytes = 0
-        self._in_hand: list[_Wanted] = []
-        self._writing = False
-        self._between: list[Deferred[None]] = []
-        self._idle: list[Deferred[None]] = []
-        # Lines of the log but for those that its last compaction wrote.
-        self._lines_since = 0
-        self._compacting = False
+        self._compaction = Compaction(self._files, self._groups, writer, crashed)
 
     # -- opening and closing ------------------------------------------------------------------
 
@@ -189,19 +118,21 @@ class JobStore:
                 break
         self._begin_with(replay)
         await self._end_doubtful(replay)
-        if self._lines_since:
+        if self._groups.lines_since:
             # Of many jobs it takes seconds, and nobody need wait for it.
-            Deferred.fromCoroutine(self._first_compaction(replay)).addErrback(self._crashed)
+            first = self._compaction.first(replay.damaged)
+            Deferred.fromCoroutine(first).addErrback(self._crashed)
 
     def _begin_with(self, replay: Replay) -> None:
         for text in replay.told:
             self._log.error("{text}", text=text)
         for text in replay.mended:
             self._log.info("{text}", text=text)
-        self._table = replay.table
-        self._ids = JobIds(self._table.newest_id)
-        self._lines_since = replay.lines if replay.lines > len(self._table) else 0
-        self._is_open = True
+        groups, table = self._groups, replay.table
+        self._ids = JobIds(table.newest_id)
+        groups.table = table
+        groups.lines_since = replay.lines if replay.lines > len(table) else 0
+        groups.is_open = True
 
     async def _end_doubtful(self, replay: Replay) -> None:
         """End the jobs of which a change may be missing, since going on could pay twice."""
@@ -229,42 +160,33 @@ class JobStore:
                     "to be ended before anything goes on"
                 ) from None
 
-    async def _first_compaction(self, replay: Replay) -> None:
-        try:
-            await self._writer.submit(partial(self._files.set_aside, replay.damaged))
-        except _EXPECTED as error:
-            self._tell_uncompacted(error)
-        else:
-            await self._compact()
-
     async def close(self) -> None:
         """Write what waits, take nothing more, and close the files; the writer is not stopped."""
-        self._is_open = False
-        if self._writing or self._waiting:
-            idle: Deferred[None] = Deferred()
-            self._idle.append(idle)
-            await idle
+        await self._groups.end()
         # A writer that has been stopped already has nothing to close.
-        with suppress(*_EXPECTED):
+        with suppress(*EXPECTED):
             await self._writer.submit(self._files.close)
 
     def abandon(self) -> Deferred[None]:
         """Let go of everything at once; whoever waits is told that nothing is known."""
-        self._is_open = False
         self.watchers.clear()
         self.removal_watchers.clear()
-        failed = [*self._in_hand, *self._waiting]
-        self._waiting.clear()
-        self._in_hand = []
-        self._writing = False
-        for wanted in failed:
-            wanted.done.errback(_not_open())
+        self._groups.abandon()
         return self._writer.abandon(self._files.close)
 
     # -- reading ------------------------------------------------------------------------------
 
+    @property
+    def _table(self) -> JobTable:
+        return self._groups.table
+
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def failed_writes(self) -> int:
+        """How many groups the disk refused."""
+        return self._groups.failed_writes
 
     @property
     def open_jobs(self) -> int:
@@ -393,7 +315,7 @@ class JobStore:
             job = draft.get(job_id)
             return lambda: (self._table.get(job_id) or job, made)
 
-        made: tuple[Job, bool] = await self._want(judge, len(new.input_json))
+        made: tuple[Job, bool] = await self._groups.want(judge, len(new.input_json))
         return made
 
     async def change(self, job_id: str, **fields: Any) -> Job:
@@ -414,7 +336,7 @@ class JobStore:
             job = draft.get(job_id)
             return lambda: self._table.get(job_id) or job
 
-        job: Job = await self._want(judge, 0)
+        job: Job = await self._groups.want(judge, 0)
         return job
 
     async def sweep(self, before_ms: int) -> list[Job]:
@@ -428,7 +350,7 @@ class JobStore:
         try:
             while ids := self._table.ended_before(before_ms, SWEEP_BATCH):
                 jobs = [job for job in map(self._table.get, ids) if job is not None]
-                gone = set(await self._want(partial(_judge_removal, ids), 0))
+                gone = set(await self._groups.want(partial(_judge_removal, ids), 0))
                 if not gone:
                     break
                 batch = [job for job in jobs if job.id in gone]
@@ -436,13 +358,18 @@ class JobStore:
                 with_files = [job.id for job in batch if job.input_file]
                 if with_files:
                     self._writer.submit(partial(self._files.remove_inputs, with_files)).addErrback(
-                        lambda failure: failure.trap(*_EXPECTED) and None
+                        lambda failure: failure.trap(*EXPECTED) and None
                     )
                 self._tell_removed(batch)
         finally:
-            if removed and self._is_open:
-                await self._compact()
+            if removed and self._groups.is_open:
+                await self._compaction.run()
         return removed
+
+    async def check(self) -> None:
+        """Write the log anew if it has grown enough since; to be called once a minute."""
+        if self._compaction.is_due:
+            await self._compaction.run()
 
     def _tell_removed(self, jobs: Sequence[Job]) -> None:
         for watcher in self.removal_watchers:
@@ -451,89 +378,6 @@ class JobStore:
             except Exception:
                 self._log.failure("the removal of jobs could not be told of")
 
-    # -- groups -------------------------------------------------------------------------------
-
-    def _want(self, judge: Callable[[Draft], Callable[[], Any]], size: int) -> Deferred[Any]:
-        if not self._is_open:
-            return fail(_not_open())
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
-            return fail(StorageUnavailable(f"{self.path}: the disk does not keep up"))
-        wanted = _Wanted(judge, size)
-        self._waiting.append(wanted)
-        self._waiting_bytes += size
-        self._go_on()
-        return wanted.done
-
-    def _go_on(self) -> None:
-        """Have the next group written, unless one is in hand."""
-        while not self._writing:
-            between, self._between = self._between, []
-            for waiter in between:
-                waiter.callback(None)
-            if self._is_busy():
-                return
-            if not self._waiting:
-                idle, self._idle = self._idle, []
-                for waiter in idle:
-                    waiter.callback(None)
-                return
-            self._writing = True
-            draft = Draft(self._table, self._max_jobs)
-            group = self._judge(draft)
-            if draft.lines:
-                self._write(draft, group)
-            else:
-                # All was refused, or is so already.
-                self._settle(group)
-
-    def _is_busy(self) -> bool:
-        return self._writing
-
-    def _judge(self, draft: Draft) -> list[_Wanted]:
-        """Take what waits into a draft, as far as a group has room."""
-        group: list[_Wanted] = []
-        size = 0
-        while self._waiting and len(group) < MAX_GROUP:
-            wanted = self._waiting[0]
-            if group and size + wanted.size > MAX_GROUP_BYTES:
-                break
-            self._waiting.popleft()
-            self._waiting_bytes -= wanted.size
-            size += wanted.size
-            group.append(wanted)
-            try:
-                wanted.result = wanted.judge(draft)
-            except Exception:
-                wanted.fault = Failure()
-        return group
-
-    def _write(self, draft: Draft, group: list[_Wanted]) -> None:
-        self._in_hand = group
-        written = self._writer.submit(
-            partial(self._files.append, draft.lines, draft.new, draft.inputs, draft.gone)
-        )
-        written.addCallbacks(
-            lambda _: self._written(draft, group), lambda failure: self._refused(failure, group)
-        ).addErrback(self._broken, group)
-
-    def _written(self, draft: Draft, group: list[_Wanted]) -> None:
-        """The group is on the disk: make it visible, and tell everybody."""
-        if self._in_hand is not group:
-            return
-        changes, _ = draft.take_over()
-        self._lines_since += len(draft.lines)
-        self._in_hand = []
-        for before, after in changes:
-            self._tell(before, after)
-        self._settle(group)
-        self._go_on()
-
-    def _settle(self, group: list[_Wanted]) -> None:
-        """Answer whoever waits; what they want then comes behind all of this group."""
-        for wanted in group:
-            wanted.settle()
-        self._writing = False
-
     def _tell(self, before: Job | None, after: Job) -> None:
         for watcher in self.watchers:
             try:
@@ -541,83 +385,6 @@ class JobStore:
             except Exception:
                 # It is written, whatever becomes of those who are told.
                 self._log.failure("a change of {id} could not be told of", id=after.id)
-
-    def _refused(self, failure: Failure, group: list[_Wanted]) -> None:
-        """The group is not on the disk: nothing of it has happened."""
-        if self._in_hand is not group:
-            return
-        if not failure.check(*_EXPECTED):
-            self._broken(failure, group)
-            return
-        self.failed_writes += 1
-        detail = f"{self.path}: {failure.getErrorMessage()}"
-        self._log.error("jobs cannot be written: {detail}", detail=detail)
-        self._in_hand = []
-        for wanted in group:
-            wanted.fault = wanted.fault or Failure(StorageUnavailable(detail))
-        self._settle(group)
-        self._go_on()
-
-    def _broken(self, failure: Failure, group: list[_Wanted]) -> None:
-        """A fault of this program: what is in memory may not be what is on the disk."""
-        self._is_open = False
-        failed = [*group, *self._waiting]
-        self._waiting.clear()
-        self._in_hand, self._writing = [], False
-        for wanted in failed:
-            if not wanted.done.called:
-                wanted.done.errback(_not_open())
-        self._crashed(failure)
-
-    def _until_between(self) -> Deferred[None]:
-        """Wait until no group is in hand; what is done then on the spot precedes the next one."""
-        between: Deferred[None] = Deferred()
-        self._between.append(between)
-        if not self._writing:
-            self._go_on()
-        return between
-
-    # -- compaction ---------------------------------------------------------------------------
-
-    async def check(self) -> None:
-        """Write the log anew if it has grown enough since; to be called once a minute."""
-        if self._lines_since > MIN_COMPACTION_LINES and self._lines_since > 2 * len(self._table):
-            await self._compact()
-
-    async def _compact(self) -> None:
-        """Write the log anew, one line a job, while groups go on."""
-        if self._compacting:
-            return
-        self._compacting = True
-        try:
-            await self._until_between()
-            # No group is in hand, so these are the jobs of the log as the writer will find it.
-            entries, before = self._table.entries(), self._lines_since
-            begun = self._writer.submit(self._files.begin_compaction)
-            await begun
-            place = 0
-            while place < len(entries):
-                place = await self._writer.submit(partial(self._files.compact, entries, place))
-            while not await self._writer.submit(self._files.end_compaction):
-                pass
-            self._lines_since -= before
-        except (*_EXPECTED, DamagedLineError) as error:
-            if self._is_open:
-                self._tell_uncompacted(error)
-            with suppress(*_EXPECTED):
-                await self._writer.submit(self._files.drop_compaction)
-        except Exception:
-            self._crashed(Failure())
-        finally:
-            self._compacting = False
-
-    def _tell_uncompacted(self, error: Exception) -> None:
-        self._log.error(
-            "{path}: the log could not be written anew ({error}); it goes on growing, and it is "
-            "tried again",
-            path=self.path,
-            error=str(error),
-        )
 
 
 def _read_object(content: bytes) -> dict[str, Any]:
@@ -628,11 +395,3 @@ def _read_object(content: bytes) -> dict[str, Any]:
 def _judge_removal(ids: Sequence[str], draft: Draft) -> Callable[[], list[str]]:
     removed = draft.remove(ids)
     return lambda: removed
-
-
-def _not_open() -> GatewayError:
-    return GatewayError(
-        "not_ready",
-        "the jobs are being read, or closed; look whether it was done, and try again in a second",
-        retry_after=1,
-    )

@@ -261,7 +261,7 @@ class Life:
         self.made += 1
         self.attempt(
             [
-                self.store._compact,
+                self.store._compaction.run,
                 partial(self.store.create, new_job(number), NO_LIMITS),
             ],
             {number: [ANY]},
@@ -271,7 +271,7 @@ class Life:
         """Write the log anew, and have the name of the new one not synced."""
         self.mark()
         self.writer.holding = True
-        compaction = Deferred.fromCoroutine(self.store._compact())
+        compaction = Deferred.fromCoroutine(self.store._compaction.run())
         self.writer.run(1)
         self.disk.fail("fsync", folder=FOLDER)
         while self.writer.run():

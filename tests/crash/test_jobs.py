@@ -22,6 +22,8 @@ from zope.interface import implementer
 
 from omnigate import files
 from omnigate.jobs import job_draft, job_log, store
+from omnigate.jobs.job_compaction import Compaction
+from omnigate.jobs.job_groups import Groups
 from omnigate.jobs.store import JobStore
 from omnigate.testing.memory_disk import CrashState, MemoryDisk
 from omnigate.testing.platter import Create, Remove, Rename, Tears, every_byte, few_bytes
@@ -148,7 +150,8 @@ class JobsCrashTests(SynchronousTestCase):
         self.patch(job_log, "SYNC_BYTES", 600)
         self.patch(job_log, "LAST_STEP_BYTES", 100)
         self.patch(store, "SWEEP_BATCH", 2)
-        self.patch(JobStore, "_log", Logger(observer=Unheard()))
+        for owner in (JobStore, Groups, Compaction):
+            self.patch(owner, "_log", Logger(observer=Unheard()))
         self.walked = self.nested = 0
 
     def live(self, steps: list[Step]) -> Life:

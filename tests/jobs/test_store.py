@@ -17,8 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
 from omnigate.errors import GatewayError
-from omnigate.jobs import job_draft
-from omnigate.jobs import store as store_module
+from omnigate.jobs import job_compaction, job_draft, job_groups
 from omnigate.jobs.job import (
     CANCELED,
     DELIVERED,
@@ -572,7 +571,7 @@ class GroupsTests(StoreCase):
 
     def test_more_than_may_wait_is_refused(self) -> None:
         """The disk has stopped answering."""
-        self.patch(store_module, "MAX_WAITING", 2)
+        self.patch(job_groups, "MAX_WAITING", 2)
         asked = [self.ask(self.store.create(new_job(), NO_LIMITS)) for _ in range(4)]
         self.failureResultOf(asked[3], StorageUnavailable)
         self.store.abandon()
@@ -596,7 +595,7 @@ class CompactionTests(StoreCase):
 
     def test_a_running_store_compacts_once_the_log_has_grown(self) -> None:
         """More than both bounds, and not one line earlier."""
-        self.patch(store_module, "MIN_COMPACTION_LINES", 4)
+        self.patch(job_compaction, "MIN_LINES", 4)
         job = self.make()
         for target in range(3):
             self.change(job, target=target)
@@ -616,7 +615,7 @@ class CompactionTests(StoreCase):
         made = [self.end(self.make(str(n))) for n in range(4)]
         going = self.make("going")
         self.writer.holding = True
-        compaction = Deferred.fromCoroutine(self.store._compact())
+        compaction = Deferred.fromCoroutine(self.store._compaction.run())
         self.now_ms += 5 * DAY_MS
         asked: list[Deferred[Any]] = [
             Deferred.fromCoroutine(self.store.create(new_job("new"), NO_LIMITS)),
@@ -647,12 +646,12 @@ class CompactionTests(StoreCase):
         self.change(job, status=RUNNING)
         for call in ("open", "write", "fdatasync", "replace"):
             self.disk.fail(call)
-            self.done(self.store._compact())
+            self.done(self.store._compaction.run())
             self.disk.heal()
             self.assertEqual(len(self.lines()), 2, call)
             self.assertEqual(set(self.disk.contents()), {PATH}, call)
         self.change(job, target=1)
-        self.done(self.store._compact())
+        self.done(self.store._compaction.run())
         self.assertEqual(len(self.lines()), 1)
 
     def test_a_start_on_a_full_disk_goes_on_without(self) -> None:
