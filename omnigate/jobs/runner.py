@@ -9,10 +9,12 @@ has a target and no id is submitted once more, and nothing else ever is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -30,6 +32,9 @@ CHECK_SECONDS: Final = 60.0
 
 #: Jobs that are put in line in one turn of the reactor, at a start.
 STEP: Final = 50
+
+#: How long whoever makes or cancels a job waits for an end that takes no more than a write.
+END_SECONDS: Final = 5.0
 
 #: How long a stop waits for calls that would be made, and paid, once more.
 STOP_SECONDS: Final = 30.0
@@ -135,8 +140,8 @@ class Runner:
         """
         shares = self._shares(job)
         self.run(job)
-        if shares and job.id in self._tasks:
-            await _follow(self._tasks[job.id])
+        if shares:
+            await self._wait_for(job.id)
         return self._jobs.get(job.id) or job
 
     def _shares(self, job: Job) -> bool:
@@ -167,9 +172,16 @@ class Runner:
             self._means.slots.leave(job_id)
             self._begin(job_id)
             life = self._lives.get(job_id)
-        if life is not None and job.status == QUEUED and job_id in self._tasks:
-            await _follow(self._tasks[job_id])
+        if life is not None and job.status == QUEUED:
+            await self._wait_for(job_id)
         return self._jobs.get(job_id)
+
+    async def _wait_for(self, job_id: str) -> None:
+        """Wait for the end of a job that is about to come, though not for a disk that is full."""
+        task = self._tasks.get(job_id)
+        if task is not None:
+            with suppress(DeferredTimeoutError):
+                await _follow(task).addTimeout(END_SECONDS, self._means.clock)
 
     # -- one job ------------------------------------------------------------------------------
 

@@ -441,6 +441,20 @@ class CancelTests(RunnerCase):
         assert found is not None
         self.assertEqual((found.status, self.provider.heard), ("canceled", []))
 
+    def test_a_cancel_does_not_wait_for_a_disk_that_is_full(self) -> None:
+        """It is answered with the job as it is; the wish is written down."""
+        self.media = attrs.evolve(self.media, max_running_per_provider=1)
+        _, waits = self.new_job(), self.new_job()
+        canceling = Deferred.fromCoroutine(self.runner.cancel(waits.id))
+        self.shelf.refusals = 9
+        self.wait(5)
+        found = self.successResultOf(canceling)
+        assert found is not None
+        self.assertEqual((found.status, bool(found.cancel_ms)), ("queued", True))
+        self.shelf.refusals = 0
+        self.wait(10)
+        self.assertEqual(self.job(waits).status, "canceled")
+
     def test_what_is_not_there_cannot_be_canceled(self) -> None:
         """Whoever asks says so."""
         self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(self.runner.cancel("job_0"))))
