@@ -2,16 +2,18 @@
 
 Taking base64 out of 64 KiB of JSON takes a millisecond. Where sixty answers arrive at once, the
 reactor would look at sixty sockets before it looks at anybody else. So when a turn has had its
-share, all of them are paused until the next one; none waits for another one's end, however slowly
-that comes.
+share, all of them are paused until the next one, and what was read already, 64 KiB of each at most,
+is kept till then. None waits for another one's end, however slowly that comes.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from omnigate.outbound.messages import Pausable, Sink
 
@@ -58,7 +60,12 @@ class TurnBudget:
         was_spent, self._used = self.is_spent, 0
         if was_spent:
             for sink in tuple(self._sinks):
-                sink.let_go()
+                if self.is_spent:
+                    break  # the rest stays held
+                if sink in self._sinks:
+                    # Behind all others, so that each has its turn.
+                    self._sinks[sink] = self._sinks.pop(sink)
+                    sink.let_go()
 
 
 class BudgetSink:
@@ -72,6 +79,9 @@ class BudgetSink:
         self._budget = budget
         self._source: Pausable | None = None
         self._is_held = self._is_paused = False
+        self._kept: deque[bytes] = deque()
+        self._ending: Deferred[None] | None = None
+        self._failure: Failure | None = None
 
     # -- what the body comes through ----------------------------------------------------------
 
@@ -84,17 +94,35 @@ class BudgetSink:
             self.hold()
 
     def write(self, data: bytes) -> None:
-        """Take a piece, whatever the budget: it is there."""
+        """Take a piece, or keep it for the next turn.
+
+        :raises Exception: what the sink behind has said of this one, or of one before.
+        """
+        if self._failure is not None:
+            self._failure.raiseException()
+        if self._is_held:
+            self._kept.append(data)
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         self._behind.write(data)
         self._budget.spend(len(data))
 
     def finish(self) -> Deferred[None]:
         """The body is whole."""
+        if self._failure is not None:
+            return fail(self._failure)
+        if self._kept:
+            self._ending = Deferred()
+            return self._ending
         self._budget.leave(self)
         return self._behind.finish()
 
     def abandon(self) -> None:
         """There will be no more."""
+        self._kept.clear()
+        self._ending = None
         self._budget.leave(self)
         self._behind.abandon()
 
@@ -106,9 +134,24 @@ class BudgetSink:
         self._stop_or_go()
 
     def let_go(self) -> None:
-        """Go on."""
-        self._is_held = False
-        self._stop_or_go()
+        """Go on, with what was kept at first."""
+        try:
+            while self._kept and not self._budget.is_spent:
+                self._take(self._kept.popleft())
+        except Exception:
+            # Told with the next piece, or at the end.
+            self._failure = Failure()
+            self._kept.clear()
+        if self._kept:
+            return
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            self._budget.leave(self)
+            done = self._behind.finish() if self._failure is None else fail(self._failure)
+            done.chainDeferred(ending)
+        elif not self._budget.is_spent:
+            self._is_held = False
+            self._stop_or_go()
 
     def pause(self) -> None:
         """Wait for the one behind."""

@@ -179,3 +179,55 @@ class BudgetTests(SynchronousTestCase):
         three.write(b"x" * 100)
         self.assertEqual((first.runs, second.runs), (True, True))
         self.assertEqual((behind.told[-1], gone.told[-1]), ("finish", "abandon"))
+
+    def test_what_was_read_already_is_taken_in_later_turns(self) -> None:
+        """In turn; the end of a body waits for it, and nobody is passed over for ever."""
+        bodies = [self.body() for _ in range(4)]
+        for _, sink, _ in bodies:
+            sink.write(b"x" * 100)
+        ends = [sink.finish() for _, sink, _ in bodies[1:]]
+        self.assertEqual([len(behind.content) for _, _, behind in bodies], [100, 0, 0, 0])
+        self.turn()
+        bodies[0][1].write(b"y" * 100)
+        self.assertEqual([len(behind.content) for _, _, behind in bodies], [100, 100, 0, 0])
+        self.turn()
+        self.turn()
+        self.assertEqual([len(behind.content) for _, _, behind in bodies], [100, 100, 100, 100])
+        for end in ends:
+            self.successResultOf(end)
+        self.turn()
+        self.assertEqual(len(bodies[0][2].content), 200)
+        self.turn()
+        self.assertTrue(bodies[0][0].runs)
+
+    def test_what_is_refused_later_is_told_at_the_end(self) -> None:
+        """Or with the next piece."""
+        (_, one, _), (_, two, refusing), (_, three, alike) = (self.body() for _ in range(3))
+        refusing.refuses = alike.refuses = OSError("full")
+        one.write(b"x" * 100)
+        two.write(b"x")
+        three.write(b"x")
+        end = two.finish()
+        self.turn()
+        self.turn()
+        self.assertEqual(str(self.failureResultOf(end, OSError).value), "full")
+        self.assertRaises(OSError, three.write, b"y")
+        self.failureResultOf(three.finish(), OSError)
+
+    def test_what_is_abandoned_is_forgotten(self) -> None:
+        """Also what was kept of it."""
+        (_, one, _), (_, two, gone) = self.body(), self.body()
+        one.write(b"x" * 100)
+        two.write(b"x")
+        end = two.finish()
+        two.abandon()
+        self.turn()
+        self.assertEqual((gone.content, gone.told[-1]), (b"", "abandon"))
+        self.assertNoResult(end)
+
+    def turn(self) -> None:
+        """One turn of the reactor, in which nobody calls later once more."""
+        due, self.clock.calls = self.clock.calls, []
+        for call in due:
+            call.called = 1
+            call.func(*call.args, **call.kw)
