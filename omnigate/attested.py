@@ -15,13 +15,17 @@ import msgspec
 #: up to a megabyte.
 MAX_REPORT_BYTES: Final = 4 * 1024 * 1024
 
+#: Nodes that one report may tell of.
+MAX_NODES: Final = 64
+
 #: What is passed on of it: one node without that.
 MAX_EVIDENCE_BYTES: Final = 256 * 1024
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 Digest = Annotated[str, msgspec.Meta(pattern="^(?:[0-9a-f]{64})?$")]
-Text = Annotated[str, msgspec.Meta(max_length=2048)]
+#: A signed text is a model's name and two hashes; written with escapes it takes six times as much.
+Text = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):

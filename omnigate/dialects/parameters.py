@@ -8,6 +8,7 @@ import msgspec
 from omnigate.capabilities import EFFORTS, Capabilities
 from omnigate.dialects.shapes import Quirk, Request
 from omnigate.errors import GatewayError
+from omnigate.wire.json_values import decode_values
 
 MAX_STOP_SEQUENCES = 4
 """What Chat takes; Messages takes more."""
@@ -131,7 +132,7 @@ def is_strict_schema(schema: bytes) -> bool:
     if len(schema) > _MAX_STRICT_SCHEMA_BYTES:
         return False
     try:
-        waiting = [msgspec.json.decode(schema)]
+        waiting = [decode_values(schema)]
     except (msgspec.DecodeError, RecursionError):
         return False
     while waiting:

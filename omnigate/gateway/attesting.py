@@ -23,6 +23,7 @@ from twisted.logger import Logger
 
 from omnigate.attested import (
     MAX_EVIDENCE_BYTES,
+    MAX_NODES,
     MAX_REPORT_BYTES,
     MAX_TOLD,
     Evidence,
@@ -37,6 +38,7 @@ from omnigate.protocols.asked import Asked
 from omnigate.protocols.connector import UpstreamConnectError
 from omnigate.protocols.hashing import Hashed, HashingConnection
 from omnigate.protocols.upstream import ConnectionOwner
+from omnigate.wire.json_values import BoundsError, read_values
 
 #: Seconds after which the signature is asked for again.
 PAUSES: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -46,9 +48,9 @@ ASK_SECONDS: Final = 30.0
 
 MAX_SIGNATURE_BYTES: Final = 64 * 1024
 
-#: Reports are kept for an hour, of so many nodes.
+#: Reports are kept for an hour, so many of them.
 EVIDENCE_SECONDS: Final = 3600.0
-MAX_NODES: Final = 256
+MAX_REPORTS: Final = 256
 
 #: Answers whose signature is being asked for; beyond that one is told as one without.
 MAX_ASKED: Final = 256
@@ -69,6 +71,15 @@ _PASSED_ON: Final[tuple[str, ...]] = (
     "event_log",
     "tls_cert_fingerprint",
 )
+
+#: Answers to a question for a signature after which another one may be answered better.
+_LATER: Final = frozenset((202, 404, 408, 425, 429))
+
+#: Of evidence in one batch, but for the first in it.
+MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
+
+#: What is passed on of a report that tells of no node with the key that signed.
+_NO_NODE: Final = b"{}"
 
 _encode = msgspec.json.Encoder().encode
 _signature = msgspec.json.Decoder(Signature)
@@ -193,7 +204,7 @@ class Attesting:
                 except (msgspec.MsgspecError, RecursionError, UnicodeError):
                     # An error that is told as a 200: there is none yet.
                     continue
-            if status and status != 404 and status < 500:
+            if status and status < 500 and status not in _LATER:
                 return None
         return None
 
@@ -215,7 +226,10 @@ class Attesting:
         if node is None:
             return None
         evidence = Evidence(nonce=nonce, fetched_at_ms=self._now_ms(), report=msgspec.Raw(node))
-        if len(self._evidence) >= MAX_NODES:
+        if node == _NO_NODE:
+            # Another one that answers for the same upstream may know it the next time.
+            return evidence
+        if len(self._evidence) >= MAX_REPORTS:
             del self._evidence[next(iter(self._evidence))]
         until = self._clock.seconds() + EVIDENCE_SECONDS
         self._evidence[upstream.config.name, address] = until, evidence
@@ -262,10 +276,22 @@ class Attesting:
     def _send(self) -> None:
         self._timer = None
         self._sending = True
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_TOLD))]
+        batch = self._next_batch()
         posted = self._post("/internal/receipts", _encode(ToldBatch(receipts=batch)))
         posted.addBoth(self._sent, batch)
         posted.addErrback(lambda failure: self.log.failure("receipts cannot be sent", failure))
+
+    def _next_batch(self) -> list[Told]:
+        """Take from what waits as much as the control plane takes at once."""
+        batch: list[Told] = []
+        size = 0
+        while self._waiting and len(batch) < MAX_TOLD:
+            evidence = self._waiting[0].evidence
+            size += 0 if evidence is None else len(evidence.report)
+            if batch and size > MAX_BATCH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _sent(self, result: Any, batch: list[Told]) -> None:
         self._sending = False
@@ -291,15 +317,16 @@ class Attesting:
 def _node_of(body: bytes, address: str) -> bytes | None:
     """Return what of a report is judged, for the node with this address; None for none."""
     try:
-        report = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        report = read_values(body)
+    except BoundsError:
         return None
     for node in _nodes(report):
-        if str(node.get("signing_address", "")).removeprefix("0x").lower() == address:
+        signer = node.get("signing_address")
+        if isinstance(signer, str) and signer.removeprefix("0x").lower() == address:
             break
     else:
         # No node of the report signs with this key, which is for the control plane to say.
-        return b"{}" if isinstance(report, dict) else None
+        return _NO_NODE if isinstance(report, dict) else None
     kept: dict[str, Any] = {name: node[name] for name in _PASSED_ON if name in node}
     info = node.get("info")
     if isinstance(info, dict) and "tcb_info" in info:
@@ -317,6 +344,6 @@ def _nodes(report: Any) -> Iterator[dict[str, Any]]:
     yield report
     for name in ("model_attestations", "all_attestations", "gateway_attestation"):
         found = report.get(name)
-        for node in found if isinstance(found, list) else (found,):
+        for node in found[:MAX_NODES] if isinstance(found, list) else (found,):
             if isinstance(node, dict):
                 yield node

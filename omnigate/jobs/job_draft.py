@@ -26,6 +26,7 @@ from omnigate.jobs.job_table import Entry, JobTable, KeyTally, Repeat, owes
 from omnigate.jobs.new_job import KeyLimits, NewJob
 from omnigate.periods import DAY_MS
 from omnigate.text import one_line, valid_text
+from omnigate.wire.json_values import rounded
 
 #: Bytes of the lines of all jobs but for their inputs, beyond which no more are made: a job has
 #: about 1 KB, and takes twice that in memory. Where metadata are long, or outputs many, it is
@@ -263,7 +264,7 @@ class Draft:
         return changes, self.table.remove(self.gone)
 
 
-_decode_input = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_input = msgspec.json.Decoder(dict[str, Any], float_hook=rounded).decode
 
 
 def _decoded(inline: bytes) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import msgspec
 from omnigate.events import checked_line
 from omnigate.jobs.job import QUEUED, Job
 from omnigate.text import one_line, valid_text
+from omnigate.wire.json_values import rounded
 
 #: The version of the lines that is written.
 LINE_VERSION: Final = 1
@@ -134,8 +135,8 @@ class _RawInput(msgspec.Struct, gc=False):
 
 _encode = msgspec.json.Encoder().encode
 _decode_head = msgspec.json.Decoder(_Head).decode
-_decode_job = msgspec.json.Decoder(Job).decode
-_decode_patch = msgspec.json.Decoder(_Patch).decode
+_decode_job = msgspec.json.Decoder(Job, float_hook=rounded).decode
+_decode_patch = msgspec.json.Decoder(_Patch, float_hook=rounded).decode
 _decode_raw_input = msgspec.json.Decoder(_RawInput).decode
 
 

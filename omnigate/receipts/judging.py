@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from omnigate.attested import Evidence, Exchanged, Told
+from omnigate.attested import MAX_NODES, Evidence, Exchanged, Told
 from omnigate.receipts import receipt as words
 from omnigate.receipts.quotes import Quote, QuoteError, compose_of, read_quote, replayed_rtmr3
 from omnigate.receipts.receipt import Receipt
 from omnigate.receipts.signatures import from_hex, judge_signature
-
-#: Nodes that one report may tell of.
-MAX_NODES: Final = 64
+from omnigate.wire.json_values import BoundsError, read_values
 
 
 def judge(told: Told, now_ms: int) -> Receipt:
@@ -75,16 +71,12 @@ def _judge_evidence(
         return words.NO_EVIDENCE
     summary |= {"fetched_at_ms": evidence.fetched_at_ms, "nonce": evidence.nonce}
     try:
-        report = msgspec.json.decode(evidence.report)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        report = read_values(bytes(evidence.report))
+    except BoundsError:
         return words.NO_EVIDENCE
     address = from_hex(signing_address)
     node = next(
-        (
-            node
-            for node in nodes(report)
-            if from_hex(str(node.get("signing_address", ""))) == address
-        ),
+        (node for node in nodes(report) if from_hex(_text(node, "signing_address")) == address),
         None,
     )
     checks["signer"] = words.NOT_OK if node is None else words.OK
@@ -127,6 +119,12 @@ def nodes(report: object) -> Iterator[dict[str, Any]]:
             yield node
 
 
+def _text(node: dict[str, Any], name: str) -> str:
+    """A member of a node; what is no text is none, and may be slow to write as one."""
+    found = node.get(name)
+    return found if isinstance(found, str) else ""
+
+
 def _summary(quote: Quote, node: dict[str, Any]) -> dict[str, Any]:
     compose = compose_of(node)
     return {
@@ -144,8 +142,8 @@ def _sha256(text: str) -> str:
 
 
 def _is_fresh(quote: Quote, node: dict[str, Any], nonce: str) -> bool:
-    asked = node.get("request_nonce", nonce)
-    return quote.report_data[32:].hex() == nonce and str(asked).removeprefix("0x").lower() == nonce
+    asked = _text(node, "request_nonce") if "request_nonce" in node else nonce
+    return quote.report_data[32:].hex() == nonce and asked.removeprefix("0x").lower() == nonce
 
 
 def _binds(quote: Quote, node: dict[str, Any], address: bytes) -> bool:
@@ -153,7 +151,7 @@ def _binds(quote: Quote, node: dict[str, Any], address: bytes) -> bool:
     bound = quote.report_data[:32]
     if bound == address.ljust(32, b"\0"):
         return True
-    fingerprint = from_hex(str(node.get("tls_cert_fingerprint") or ""))
+    fingerprint = from_hex(_text(node, "tls_cert_fingerprint"))
     return bool(fingerprint) and bound == hashlib.sha256(address + fingerprint).digest()
 
 

@@ -14,7 +14,8 @@ import struct
 from typing import Any, Final
 
 import attrs
-import msgspec
+
+from omnigate.wire.json_values import BoundsError, read_values
 
 #: A quote with its certificates has about 5 KB.
 MAX_QUOTE_CHARS: Final = 64 * 1024
@@ -87,8 +88,8 @@ def replayed_rtmr3(log: object) -> bytes | None:
         if len(log) > MAX_COMPOSE_CHARS:
             return None
         try:
-            log = msgspec.json.decode(log)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            log = read_values(log.encode("utf-8", "replace"))
+        except BoundsError:
             return None
     if not isinstance(log, list) or len(log) > MAX_EVENTS:
         return None
@@ -107,7 +108,14 @@ def _digest_of(event: dict[str, Any]) -> bytes | None:
     kind, name, payload = event.get("event_type"), event.get("event"), event.get("event_payload")
     try:
         if kind == _RUNTIME_EVENT and isinstance(name, str) and isinstance(payload, str):
-            data = struct.pack("<I", kind) + b":" + name.encode() + b":" + bytes.fromhex(payload)
+            # Not of what is said to be that number: it may be a float.
+            data = (
+                struct.pack("<I", _RUNTIME_EVENT)
+                + b":"
+                + name.encode()
+                + b":"
+                + bytes.fromhex(payload)
+            )
             return hashlib.sha384(data).digest()
         digest = event.get("digest")
         return bytes.fromhex(digest) if isinstance(digest, str) else None
@@ -121,8 +129,8 @@ def compose_of(report: dict[str, Any]) -> str | None:
     tcb = info.get("tcb_info") if isinstance(info, dict) else None
     if isinstance(tcb, str) and len(tcb) <= MAX_COMPOSE_CHARS:
         try:
-            tcb = msgspec.json.decode(tcb)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            tcb = read_values(tcb.encode("utf-8", "replace"))
+        except BoundsError:
             return None
     compose = tcb.get("app_compose") if isinstance(tcb, dict) else None
     return compose if isinstance(compose, str) and len(compose) <= MAX_COMPOSE_CHARS else None

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.attested import Told
+from omnigate.attested import Exchanged, Told
 from omnigate.files import read_lines, remove_leftovers, replace_file
 from omnigate.periods import DAY_MS
 from omnigate.receipts.judging import judge
@@ -134,11 +134,12 @@ class ReceiptStore:
     async def take(self, told: Sequence[Told]) -> None:
         """Judge what a data plane tells, in the thread, and keep it.
 
-        What was judged is not judged again: a batch may come twice, or late.
+        What was judged is not judged again: a batch may come twice, or late. But of a request that
+        was sent to another target after an answer of no use, the answer that came last counts.
         """
         for one in told:
             known = self._receipts.get(one.exchanged.id)
-            if known is not None and known.verdict != PENDING:
+            if known is not None and not _may_replace(one.exchanged, known):
                 continue
             try:
                 receipt = await self._writer.submit(partial(judge, one, self._now_ms()))
@@ -148,7 +149,7 @@ class ReceiptStore:
                 self._crashed(Failure())
                 raise
             known = self._receipts.get(receipt.id)
-            if known is not None and (known.verdict != PENDING or receipt.verdict == PENDING):
+            if known is not None and not _may_replace(receipt, known):
                 continue
             self._keep(receipt)
 
@@ -211,6 +212,16 @@ class ReceiptStore:
                 self._changed()
         finally:
             self._writing.release()
+
+
+def _may_replace(told: Exchanged | Receipt, known: Receipt) -> bool:
+    if _attempt(told) != _attempt(known):
+        return told.ts_ms >= known.ts_ms
+    return known.verdict == PENDING and getattr(told, "verdict", "") != PENDING
+
+
+def _attempt(one: Exchanged | Receipt) -> tuple[str, ...]:
+    return one.upstream, one.target_model, one.request_sha256, one.response_sha256
 
 
 def _replace(path: str, lines: list[bytes]) -> float:

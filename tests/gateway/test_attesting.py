@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -199,6 +200,53 @@ class AttestingTests(SynchronousTestCase):
             self.upstream.answer(reply(report))
             evidence = self.told()[-1]["evidence"]
             self.assertEqual(found, None if evidence is None else evidence["report"], report)
+
+    def test_reports_that_take_long(self) -> None:
+        """One with very many values is not read, and costs next to nothing."""
+        for many in ("1e308,", "[],", '{"signing_address":1},', '"a",'):
+            body = b'{"all_attestations":[%b0]}' % (many * (4_000_000 // len(many))).encode()
+            self.chat()
+            self.upstream.answer(reply(self.signature()))
+            began = time.thread_time()
+            self.upstream.answer(reply(body))
+            self.assertLess(time.thread_time() - began, 0.2, many)
+            self.assertIsNone(self.told()[-1]["evidence"])
+
+    def test_a_report_without_the_node(self) -> None:
+        """It is told of, and the next answer has another one asked for."""
+        for report, found in ((b'{"signing_address":"0x00"}', False), (self.report(), True)):
+            self.chat()
+            self.upstream.answer(reply(self.signature()))
+            self.assertIn(b"/attestation/report", self.asked())
+            self.upstream.answer(reply(report))
+            self.assertEqual(found, bool(self.told()[-1]["evidence"]["report"]))
+
+    def test_answers_after_which_it_is_asked_again(self) -> None:
+        """A rate limit and the like say nothing of the signature."""
+        for status in (b"202 x", b"429 x", b"503 x"):
+            self.chat()
+            self.upstream.answer(reply(b"{}", status))
+            self.plane.advance(1.2)
+            self.upstream.answer(reply(self.signature()))
+            self.upstream.answer(reply(b"{}", b"404 x"))
+            self.assertIsNotNone(self.told()[-1]["signature"])
+
+    def test_batches_of_long_reports(self) -> None:
+        """They are no longer than the control plane takes."""
+        self.patch(attesting_module, "MAX_BATCH_BYTES", 300)
+        self.chat()
+        self.upstream.answer(reply(self.signature()))
+        self.upstream.answer(reply(self.report()))
+        for _ in range(3):
+            self.chat()
+            self.upstream.answer(reply(self.signature()))
+        for _ in range(8):
+            self.told()
+        sizes = [len(body["receipts"]) for body, _ in self.plane.posts]
+        self.assertEqual(8, sum(sizes))
+        for body, _ in self.plane.posts:
+            kept = [one["evidence"] for one in body["receipts"] if one["evidence"]]
+            self.assertLessEqual(len(kept), 2)
 
     def test_what_is_not_asked_for(self) -> None:
         """An answer without an id, and one that was cut short."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from itertools import product
 from random import Random
@@ -236,6 +237,16 @@ class JobsOnDiskTests(StoreCase):
         ended = self.change(job, status=FAILED, error=JobError("provider_failed", "x\udfff"))
         self.assertEqual(ended.error, JobError("provider_failed", "x\N{REPLACEMENT CHARACTER}"))
         self.assertEqual(self.start().get(job.id), ended)
+
+    def test_numbers_that_are_hard_to_round(self) -> None:
+        """Jobs full of them hold up neither their making nor a start."""
+        began = time.thread_time()
+        for _ in range(5):
+            made = self.make(
+                input_json=b'{"a":[%b1]}' % (b"1e308," * 1_300), metadata={"a": [1e308] * 2_500}
+            )
+        self.assertEqual(made, self.start().get(made.id))
+        self.assertLess(time.thread_time() - began, 0.5)
 
     def test_ids_sort_by_the_time_of_creation(self) -> None:
         """Also within a millisecond, with a clock put back, and after a start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from omnigate.receipts.signatures import extra_is_there, judge_signature, keccak
 CASES = json.loads((Path(__file__).parent.parent / "jobs/vectors/receipts.json").read_text())
 NONCE = CASES["report_data"][0]["nonce"]
 ADDRESS = CASES["report_data"][0]["signing_address"]
+
+
+#: An event of the fourth register, whose digest is not taken on trust.
+RUNTIME = {"event_type": 134217729, "imr": 3, "event": "a", "event_payload": "00"}
+FORGED_LOG = words.EVENT_LOG_MISMATCH
 
 
 def exchanged(**changes: Any) -> Exchanged:
@@ -159,6 +165,10 @@ class JudgingTests(SynchronousTestCase):
             (node(quote, event_log=[]), words.EVENT_LOG_MISMATCH),
             (node(quote, info={"tcb_info": {"app_compose": "x"}}), words.COMPOSE_MISMATCH),
             ([], words.SIGNER_UNKNOWN),
+            (node(quote, signing_address=[[]]), words.SIGNER_UNKNOWN),
+            (node(quote, request_nonce=10**4299), words.NONCE_MISMATCH),
+            (node(quote, event_log=[{**RUNTIME, "event_type": 134217729.0}]), FORGED_LOG),
+            (node(quote, event_log=[{**RUNTIME, "event_type": 1e308}]), FORGED_LOG),
         ):
             told = Told(exchanged=exchanged(), signature=signature(), evidence=evidence(report))
             verdict = words.SIGNED if reason == words.NO_VERIFIER else words.FAILED
@@ -192,9 +202,31 @@ class JudgingTests(SynchronousTestCase):
         self.assertEqual(words.NOT_OK, receipt.checks["pinned_compose"])
         self.assertNotIn(quote.hex(), json.dumps(msgspec.to_builtins(receipt)))
 
+    def test_reports_that_take_long(self) -> None:
+        """One that nests deep or holds very many values is none, wherever these stand."""
+        deep: object = []
+        for _ in range(80):
+            deep = [deep]
+        many = [1e308] * 20_000
+        began = time.thread_time()
+        for report, reason in (
+            (node("00", other=deep), words.NO_EVIDENCE),
+            (node("00", other=many), words.NO_EVIDENCE),
+            (node(CASES["quotes"][0]["quote"], event_log=json.dumps(many)), FORGED_LOG),
+        ):
+            told = Told(exchanged=exchanged(), signature=signature(), evidence=evidence(report))
+            self.assertEqual(reason, judge(told, 9).reason)
+        self.assertLess(time.thread_time() - began, 0.5)
+
     @given(
         st.recursive(
-            st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
+            st.one_of(
+                st.none(),
+                st.booleans(),
+                st.integers(),
+                st.floats(allow_nan=False, allow_infinity=False),
+                st.text(max_size=8),
+            ),
             lambda inner: st.one_of(
                 st.lists(inner, max_size=4),
                 st.dictionaries(

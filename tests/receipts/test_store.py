@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
-from omnigate.attested import Told
+from omnigate.attested import Signature, Told
 from omnigate.receipts import receipt as words
 from omnigate.receipts import store as store_module
 from omnigate.receipts.store import ReceiptStore
@@ -84,6 +84,42 @@ class StoreTests(SynchronousTestCase):
         assert found is not None
         self.assertEqual(words.UNAVAILABLE, found.verdict)
         self.assertEqual([words.UNAVAILABLE], verdicts)
+
+    def test_a_request_that_had_two_answers(self) -> None:
+        """The one that came last is what its client got, in whatever order they are told of."""
+        useless = exchanged(id="r1", ts_ms=self.now_ms, completion_id="", upstream="other")
+        served = exchanged(id="r1", ts_ms=self.now_ms + 5)
+        for order in (
+            [Told(exchanged=useless), Told(exchanged=served)],
+            [Told(exchanged=served), Told(exchanged=useless)],
+        ):
+            self.store = self.opened()
+            for told in order:
+                self.done(self.store.take([told]))
+            found = self.store.get("r1")
+            assert found is not None
+            self.assertEqual(("near", words.PENDING), (found.upstream, found.verdict))
+            self.done(self.store.take([Told(exchanged=served, settled=True)]))
+            self.done(self.store.take([Told(exchanged=useless, settled=True)]))
+            found = self.store.get("r1")
+            assert found is not None
+            self.assertEqual(("near", words.NO_SIGNATURE), (found.upstream, found.reason))
+
+    def test_the_longest_line(self) -> None:
+        """However long a receipt may be, it is read again."""
+        text, name = "\x01" * 512, "\x01" * 256
+        odd = Signature(
+            text=text,
+            signature=text,
+            signing_address=text,
+            signing_algo=name,
+            signature_kind=name,
+        )
+        facts = dict.fromkeys(("route_model", "upstream", "target_model", "completion_id"), name)
+        told = Told(exchanged=exchanged(id=name, **facts), signature=odd)
+        self.done(self.store.take([told]))
+        self.clock.advance(1)
+        self.assertIsNotNone(self.opened().get(name))
 
     def test_bounds(self) -> None:
         """The newest so many, and none older than the setting."""

@@ -11,16 +11,8 @@ import msgspec
 
 from omnigate.outbound.messages import Answer
 from omnigate.text import valid_text
-from omnigate.wire.json_walk import PIECE_BYTES, JsonWalk
+from omnigate.wire.json_values import BoundsError, check_bounds, decode_values
 
-#: How deep an answer may nest.
-MAX_DEPTH: Final = 64
-#: What an answer may hold, so that its tree takes no more than about 15 ms: bytes outside of
-#: strings (numbers that are hard to round are the slowest), strings, and escapes in strings. Real
-#: answers stay below a tenth of it; the long part of one, a log or an image, is one string.
-MAX_OUTSIDE_BYTES: Final = 131_072
-MAX_STRINGS: Final = 24_000
-MAX_ESCAPES: Final = 120_000
 #: Up to here an answer that the strict reader refuses is read again by a lenient one.
 MAX_LENIENT_BYTES: Final = 1_048_576
 
@@ -35,12 +27,16 @@ class BadAnswer(Exception):  # noqa: N818
 def read_object(answer: Answer) -> dict[str, Any]:
     """Return the JSON object that an answer's body is.
 
-    :raises BadAnswer: it is none, or one beyond the bounds above.
+    :raises BadAnswer: it is none, or one beyond the bounds of :mod:`omnigate.wire.json_values`.
+        Real answers stay below a tenth of these; the long part of one, a log or an image, is one
+        string.
     """
     body = answer.body
-    _check_bounds(body)
     try:
-        value = msgspec.json.decode(body)
+        check_bounds(body)
+        value = decode_values(body)
+    except BoundsError as fault:
+        raise BadAnswer(f"the answer {fault}") from None
     except RecursionError:
         raise BadAnswer("the answer nests too deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -48,21 +44,6 @@ def read_object(answer: Answer) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadAnswer("the answer is not a JSON object")
     return value
-
-
-def _check_bounds(body: bytes) -> None:
-    if body.count(b"\\") > MAX_ESCAPES:
-        raise BadAnswer("the answer holds too much to be read")
-    walk = JsonWalk((), MAX_DEPTH, len(body) + 1, len(body) + 1, 0)
-    for start in range(0, len(body), PIECE_BYTES):
-        walk.feed(body[start : start + PIECE_BYTES])
-        if walk.fault == "depth":
-            raise BadAnswer("the answer nests too deep")
-        if walk.fault is not None:
-            raise BadAnswer("the answer is not valid JSON")
-        counts = walk.counts
-        if counts.outside > MAX_OUTSIDE_BYTES or counts.strings > MAX_STRINGS:
-            raise BadAnswer("the answer holds too much to be read")
 
 
 def _read_leniently(body: bytes) -> object:

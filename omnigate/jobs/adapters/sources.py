@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from omnigate.jobs.adapters.asking import has_origin
 from omnigate.jobs.adapters.base import InlineSource, Source, UrlSource
@@ -17,7 +17,10 @@ from omnigate.outbound.messages import Answer, KeptMedia
 MAX_SOURCES: Final = 1_024
 #: A data URL without base64 is decoded up to here: it is text, and slow.
 MAX_PERCENT_CHARS: Final = 65_536
+MAX_EQUALS_SIGNS: Final = 1_024
 _MAX_TYPE_CHARS: Final = 100
+# A sign that begins no escape, and line ends, which no URL has.
+_NOT_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|[\r\n]")
 
 
 def inline_source(text: str, answer: Answer, content_type: str = "") -> InlineSource | None:
@@ -99,9 +102,14 @@ def _data_url(text: str, answer: Answer, content_type: str) -> InlineSource | No
     named = content_type or head[5:].partition(";")[0].strip().lower()
     if head.lower().endswith(";base64"):
         return inline_source(data, answer, named)
-    if len(data) > MAX_PERCENT_CHARS or not data.isascii():
+    if len(data) > MAX_PERCENT_CHARS or not data.isascii() or _NOT_PERCENT.search(data):
         return None
-    return InlineSource(unquote_to_bytes(data), named)
+    if data.count("=") > MAX_EQUALS_SIGNS:
+        return None
+    # urllib takes 0.7 µs for each escape, and an answer may hold more than a million. With another
+    # sign these are the escapes of quoted-printable (RFC 2045), which are read in C.
+    quoted = data.encode("ascii").replace(b"=", b"=3D").replace(b"%", b"=")
+    return InlineSource(binascii.a2b_qp(quoted), named)
 
 
 def _type_in(kept: KeptMedia) -> str:

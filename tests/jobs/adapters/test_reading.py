@@ -1,6 +1,7 @@
 """What stands in an answer: objects within bounds, texts and ids."""
 
 import json
+import time
 from typing import Any
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.jobs.adapters import reading
 from omnigate.jobs.adapters.reading import BadAnswer, id_at, member, read_object, text_at
 from omnigate.outbound.messages import Answer
+from omnigate.wire import json_values
 
 _JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
@@ -39,9 +41,9 @@ class ReadObjectTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """Up to each of them it is read, and beyond it is not."""
-        depth = reading.MAX_DEPTH - 1
-        escapes, strings = reading.MAX_ESCAPES, reading.MAX_STRINGS
-        outside = reading.MAX_OUTSIDE_BYTES // 2
+        depth = json_values.MAX_DEPTH - 1
+        escapes, strings = json_values.MAX_ESCAPES, json_values.MAX_STRINGS
+        outside = json_values.MAX_OUTSIDE_BYTES // 2
         cases = [
             (
                 b'{"a":' + b"[" * depth + b"]" * depth + b"}",
@@ -81,6 +83,13 @@ class ReadObjectTests(SynchronousTestCase):
         self.assertEqual(text_at(odd, "a"), "\ufffd")
         with self.assertRaises(BadAnswer):
             read(b'{"a":NaN,"b":"' + b"x" * reading.MAX_LENIENT_BYTES + b'"}')
+
+    def test_numbers_that_are_hard_to_round(self) -> None:
+        """An answer full of them holds nobody up."""
+        body = b'{"a":[' + b"1e308," * 20_000 + b"1]}"
+        began = time.thread_time()
+        self.assertIn("a", read(body))
+        self.assertLess(time.thread_time() - began, 0.5)
 
 
 class MemberTests(SynchronousTestCase):

@@ -1,5 +1,8 @@
 """Outputs that an answer names: URLs, data URLs and base64."""
 
+import time
+from urllib.parse import quote
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +18,21 @@ PLAIN = Answer(200)
 
 
 class SourceTests(SynchronousTestCase):
+    @given(content=st.binary(max_size=40))
+    def test_percent(self, content: bytes) -> None:
+        """Whatever is written with escapes is read as it was."""
+        for text in ("".join(f"%{byte:02x}" for byte in content), quote(content, safe="= _.")):
+            found = sources.source(f"data:,{text}", PLAIN, BASE)
+            self.assertEqual(InlineSource(content, ""), found)
+
+    def test_a_million_escapes(self) -> None:
+        """As many as an answer of 4 MiB holds take little time."""
+        text = "data:," + "%41" * 21_800
+        began = time.thread_time()
+        for _ in range(63):
+            sources.source(text, PLAIN, BASE)
+        self.assertLess(time.thread_time() - began, 0.2)
+
     def test_urls(self) -> None:
         """The key goes to the provider's own origin only."""
         own, other = "https://api.example/files/1", "https://cdn.example/1"
@@ -56,6 +74,11 @@ class SourceTests(SynchronousTestCase):
             "data:image/png;base64,iVBORw=",
             "data:image/png;base64,iVB\nORw==",
             "data:,é",
+            "data:,a%2",
+            "data:,%zz",
+            "data:,a\nb",
+            "data:,a%\n",
+            "data:," + "=" * (sources.MAX_EQUALS_SIGNS + 1),
             "data:," + "%20" * sources.MAX_PERCENT_CHARS,
             "data:" + "x" * 101 + ",a",
         ):
