@@ -21,6 +21,7 @@ import attrs
 
 from omnigate import files
 from omnigate.jobs.input_files import InputFiles
+from omnigate.jobs.job import Job
 from omnigate.jobs.job_lines import job_line, raw_input
 from omnigate.jobs.job_replay import JobLogUnreadableError, Replay, Span
 from omnigate.jobs.job_table import Entry
@@ -28,6 +29,9 @@ from omnigate.jobs.job_table import Entry
 #: Bytes and jobs that one step of a compaction writes: some milliseconds.
 STEP_BYTES: Final = 1024 * 1024
 STEP_JOBS: Final = 500
+
+#: Lines that stand in a stretch of up to so many bytes are read together.
+MAX_READ_BYTES: Final = 4 * 1024 * 1024
 
 #: After how many bytes the file of a compaction is synced.
 SYNC_BYTES: Final = 8 * 1024 * 1024
@@ -244,7 +248,7 @@ class JobLog:
         place = self._places.get(job_id)
         if place is None:
             raise OSError(errno.ENOENT, f"there is no job {job_id} any more")
-        return raw_input(b"".join(files.read_pieces(self.path, place.offset, place.end)))
+        return raw_input(self._read(place))
 
     def _opened(self) -> files.AppendFile:
         if self._file is None:
@@ -273,27 +277,41 @@ class JobLog:
         :raises DamagedLineError: an input that stands in the log cannot be read any more.
         """
         building = self._begun()
+        part = entries[start : start + STEP_JOBS]
+        read = self._inputs_of([entry.job for entry in part])
         lines: list[bytes] = []
-        size, place = 0, start
-        end = min(len(entries), start + STEP_JOBS)
-        while place < end and size < STEP_BYTES:
-            entry = entries[place]
-            line = self._whole_line(entry)
+        size = 0
+        for entry in part:
+            line = job_line(entry.job, entry.n, read.get(entry.job.id))
             building.places[entry.job.id] = Span(building.file.size + size, len(line) - 1)
             lines.append(line)
             size += len(line)
-            place += 1
+            if size >= STEP_BYTES:
+                break
         building.append(b"".join(lines))
-        return place
+        return start + len(lines)
 
-    def _whole_line(self, entry: Entry) -> bytes:
-        """Return the line of a job, with the input that its first line has."""
-        job = entry.job
-        if job.input_file:
-            return job_line(job, entry.n, None)
-        span = self._places[job.id]
-        line = b"".join(files.read_pieces(self.path, span.offset, span.end))
-        return job_line(job, entry.n, raw_input(line))
+    def _inputs_of(self, jobs: Sequence[Job]) -> dict[str, bytes]:
+        """Return the inputs of jobs that stand in their lines, by job id.
+
+        :raises DamagedLineError: one cannot be read any more.
+        """
+        spans = {job.id: self._places[job.id] for job in jobs if not job.input_file}
+        if not spans:
+            return {}
+        start = min(span.offset for span in spans.values())
+        end = max(span.end for span in spans.values())
+        if end - start > MAX_READ_BYTES:
+            return {job_id: raw_input(self._read(span)) for job_id, span in spans.items()}
+        # They mostly stand together, and to open the file for each takes as long as all else.
+        text = self._read(Span(start, end - start))
+        return {
+            job_id: raw_input(text[span.offset - start : span.end - start])
+            for job_id, span in spans.items()
+        }
+
+    def _read(self, span: Span) -> bytes:
+        return b"".join(files.read_pieces(self.path, span.offset, span.end))
 
     def end_compaction(self) -> bool:
         """Copy what was appended since, and put the new log in the old one's place.

@@ -147,6 +147,7 @@ class JobsCrashTests(SynchronousTestCase):
         self.patch(files, "fcntl", MemoryDisk(FOLDER))
         self.patch(job_draft, "MAX_INLINE_INPUT_BYTES", 40)
         self.patch(job_log, "STEP_JOBS", 2)
+        self.patch(job_log, "MAX_READ_BYTES", 900)
         self.patch(job_log, "SYNC_BYTES", 600)
         self.patch(job_log, "LAST_STEP_BYTES", 100)
         self.patch(store, "SWEEP_BATCH", 2)
