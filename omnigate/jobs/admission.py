@@ -173,20 +173,19 @@ def _webhook_url(cut: Cut, part: bytes) -> str:
 
 def _digest(cut: Cut, input_part: bytes, others: tuple[object, ...]) -> Steps[str]:
     """Hash a request; its long strings one by one, the rest in one form for all layouts."""
-    long: list[str] = []
-    rest = input_part
-    for marker, text in cut.strings.items():
-        if marker.encode("ascii") in input_part:
-            hasher = sha256()
-            for start in range(0, len(text), PIECE_BYTES):
-                hasher.update(text[start : start + PIECE_BYTES])
-                yield
-            # The marker was made by chance.
-            long.append(hasher.hexdigest())
-            rest = rest.replace(marker.encode("ascii"), long[-1].encode("ascii"))
+    hashes: dict[str, str] = {}
+    for marker in cut.markers_in(input_part):
+        text, hasher = cut.strings[marker], sha256()
+        for start in range(0, len(text), PIECE_BYTES):
+            hasher.update(text[start : start + PIECE_BYTES])
+            yield
+        hashes[marker] = hasher.hexdigest()
+    # A marker was made by chance, and a hash says where its string stands.
+    rest = cut.replaced(input_part, hashes)
     yield
     try:
-        return sha256(_encode((small_tree(rest), long, others))).hexdigest()
+        # Sorted, since members may stand in any order.
+        return sha256(_encode((small_tree(rest), sorted(hashes.values()), others))).hexdigest()
     except (OverflowError, UnicodeEncodeError) as error:
         raise NotJsonError(str(error)) from None
 

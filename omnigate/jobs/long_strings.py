@@ -51,6 +51,10 @@ _whole = re.compile(
 ).match
 _decode_text = msgspec.json.Decoder(str).decode
 
+# What stands in the place of a long string, which nothing else can be before it was drawn.
+_STEM_BYTES: Final = 12
+_markers = re.compile(rb"(?<=\")[0-9a-f]{%d}-[0-9]+-(?=\")" % (2 * _STEM_BYTES)).findall
+
 
 class TooComplexError(ValueError):
     """A text breaks a bound on its structure; the message says which."""
@@ -73,16 +77,33 @@ class Cut:
     strings: Mapping[str, memoryview]
     hits: tuple[KeyHit, ...] = ()
 
+    def markers_in(self, part: bytes) -> list[str]:
+        """Return the markers that stand in a part of :attr:`rest`, in their order.
+
+        All are looked for at once: there may be two thousand of them, and as many looks at a long
+        part would take a quarter of a second.
+        """
+        if not self.strings:
+            return []
+        found = (marker.decode("ascii") for marker in _markers(part))
+        # What looks like one, and was not made here, is the text's own.
+        return [marker for marker in found if marker in self.strings]
+
     def restored(self, part: bytes) -> bytes:
         """Return a part of :attr:`rest` as it was."""
+        return self.replaced(part, {each: self.strings[each] for each in self.markers_in(part)})
+
+    def replaced(self, part: bytes, texts: Mapping[str, memoryview | str]) -> bytes:
+        """Return a part of :attr:`rest` with other texts in the place of its markers.
+
+        :param texts: by marker, in the order of :meth:`markers_in`.
+        """
         pieces: list[bytes | memoryview] = []
         place = 0
-        for marker, text in self.strings.items():
-            # In the order in which they stand there.
-            found = part.find(marker.encode("ascii"), place)
-            if found >= 0:
-                pieces += (part[place:found], text)
-                place = found + len(marker)
+        for marker, text in texts.items():
+            found = part.index(marker.encode("ascii"), place)
+            pieces += (part[place:found], text.encode("ascii") if isinstance(text, str) else text)
+            place = found + len(marker)
         return b"".join([*pieces, part[place:]])
 
 
@@ -140,7 +161,7 @@ def _cut_long(text: bytes) -> Steps[Cut]:
     """Find the strings by their quotes, piece by piece."""
     view = memoryview(text)
     eraser = EscapeEraser()
-    stem = secrets.token_hex(12)
+    stem = secrets.token_hex(_STEM_BYTES)
     strings: dict[str, memoryview] = {}
     pieces: list[memoryview | bytes] = []
     begin, copied, seen = -1, 0, 0

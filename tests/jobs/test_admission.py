@@ -98,6 +98,14 @@ class ReadRequestTests(SynchronousTestCase):
         read(body, 20)
         self.assertEqual(self.refusal(body, 19), ("request_too_large", "input"))
 
+    def test_long_strings_may_stand_in_any_order_too(self) -> None:
+        """As their members may; but not one in the place of the other."""
+        first = read(b'{"model":"x","input":{"a":"%b","b":"%by"}}' % ((LONG.encode(),) * 2))
+        again = read(b'{"model":"x","input":{"b":"%by","a":"%b"}}' % ((LONG.encode(),) * 2))
+        self.assertEqual(first.sha256, again.sha256)
+        other = read(b'{"model":"x","input":{"b":"%b","a":"%by"}}' % ((LONG.encode(),) * 2))
+        self.assertNotEqual(first.sha256, other.sha256)
+
     def test_the_hash_is_of_what_is_asked_for(self) -> None:
         """However it is laid out; any other member, or value, makes another request."""
         first = read(b'{"model":"x","input":{"a":1,"b":"%b"}}' % LONG.encode())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -35,6 +37,15 @@ def read(text: bytes) -> dict[str, Any]:
     """Read a text as an input is read."""
     cut = at_once(cut_steps(text))
     return at_once(tree_steps(cut, cut.rest))
+
+
+class Unlisted(dict[str, memoryview]):
+    """Strings of which each may be looked up, but not all of them be gone through."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all strings were gone through")
+
+    items = keys = values = __iter__  # type: ignore[assignment]
 
 
 class LongStringsTests(SynchronousTestCase):
@@ -94,6 +105,27 @@ class LongStringsTests(SynchronousTestCase):
         self.assertRaises(NotJsonError, read, b'{"a":1e999}')
         self.assertRaises(NotJsonError, read, b'["a"]')
         self.assertRaises(NotJsonError, read, b'{"a":}')
+
+    def test_a_part_is_looked_at_once_however_many_strings_there_are(self) -> None:
+        """Two thousand looks at a long part would hold the reactor for a quarter of a second."""
+        text = b'{"a":"%b","b":"%b","c":1}' % (b"y" * 60_000, b"z" * 60_000)
+        cut = at_once(cut_steps(text))
+        first, second = cut.strings
+        seen = attrs.evolve(cut, strings=Unlisted(cut.strings))
+        self.assertEqual(seen.restored(cut.rest), text)
+        self.assertEqual(seen.restored(b'["a"]'), b'["a"]')
+        self.assertEqual(seen.markers_in(cut.rest), [first, second])
+        self.assertEqual(
+            seen.replaced(cut.rest, {first: "1", second: "2"})[:15], b'{"a":"1","b":"2'
+        )
+
+    def test_what_looks_like_a_marker_stays(self) -> None:
+        """Only what was put there is taken for one."""
+        like = b"0123456789abcdef01234567-0-"
+        text = b'{"a":"%b","b":"%b"}' % (like, b"z" * 120_000)
+        cut = at_once(cut_steps(text))
+        self.assertEqual(cut.restored(cut.rest), text)
+        self.assertEqual(read(text)["a"], like.decode())
 
     def test_keys_are_found_where_they_stand(self) -> None:
         """Those of the outermost object only."""
