@@ -1,4 +1,4 @@
-# make demo   both planes and a fake provider on loopback, and one answer with its bill
+# make demo   both planes and fake providers on loopback: an answer and a picture, with their bill
 # make test   the tests            make lint   ruff            make types   mypy
 # make bench  the benchmark, in five minutes (ARGS=quick: a short form, in ten seconds)
 # make soak   random runs of both planes under faults, in a simulated world (ARGS="--minutes 30",

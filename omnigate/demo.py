@@ -1,8 +1,9 @@
-"""The demonstration: both planes, a fake provider, one streamed answer and what it cost.
+"""The demonstration: both planes, fake providers, a streamed answer, a picture, and what they cost.
 
 Everything runs on free loopback ports and in a temporary folder. The bill is checked: the fake
 provider tells how many tokens it served, the demonstration multiplies them with the prices that it
-wrote into the config itself, and the ledger must say the same to the last decimal.
+wrote into the config itself, and the ledger must say the same to the last decimal. The picture is
+made by a media job (:mod:`omnigate.demo_media`).
 """
 
 import hashlib
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +28,16 @@ import attrs
 
 from omnigate.admin_client import AdminClient, AdminError
 from omnigate.demo_children import Child, ChildError, Children, free_ports, python_environ, twistd
+from omnigate.demo_media import (
+    MEDIA_ROUTE,
+    PROMPT,
+    DemoError,
+    MediaPlace,
+    Picture,
+    media_config,
+    media_environ,
+    show_picture,
+)
 from omnigate.testing.provider_reply import WORDS
 from omnigate.text import one_line
 
@@ -42,10 +54,6 @@ LEDGER_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 
 
-class DemoError(Exception):
-    """The demonstration did not come to its end; the text says why."""
-
-
 @attrs.frozen
 class Place:
     """The addresses and secrets of one demonstration."""
@@ -57,6 +65,7 @@ class Place:
     admin_token: str = attrs.field(repr=False)
     internal_token: str = attrs.field(repr=False)
     provider_key: str
+    media: MediaPlace
 
     @property
     def data_url(self) -> str:
@@ -89,6 +98,11 @@ def run_demo(once: bool = False) -> int:
         with tempfile.TemporaryDirectory(prefix="omnigate-demo-") as name, Children() as children:
             place = start(children, Path(name))
             right = show_answer(place)
+            print(
+                f"\nAsking {place.data_url}/v1/jobs for a picture, as a job of {MEDIA_ROUTE!r}:\n"
+            )
+            picture = Picture(place.media, place.data_port, place.key)
+            right = show_picture(picture, Path(name), partial(ledger_event, place)) and right
             if once:
                 return 0 if right else 1
             try:
@@ -111,12 +125,21 @@ def start(children: Children, folder: Path) -> Place:
     :raises ChildError: when one of them does not come up
     """
     began = time.monotonic()
-    print("Starting a fake provider and both planes on loopback.", flush=True)
+    print("Starting fake providers and both planes on loopback.", flush=True)
     provider_key = "sk-demo-" + secrets.token_hex(12)
     provider = children.add(
         Child(
             "fake-provider",
             [sys.executable, "-m", "omnigate.testing.provider", "--key", provider_key],
+            python_environ({}),
+            folder,
+            read_output=True,
+        )
+    )
+    media = children.add(
+        Child(
+            "fake-media",
+            [sys.executable, "-m", "omnigate.testing.media.provider"],
             python_environ({}),
             folder,
             read_output=True,
@@ -131,6 +154,7 @@ def start(children: Children, folder: Path) -> Place:
         admin_token=secrets.token_hex(24),
         internal_token=secrets.token_hex(24),
         provider_key=provider_key,
+        media=MediaPlace(int(json.loads(media.first_line())["port"])),
     )
     (folder / "omnigate.toml").write_text(config_text(place), encoding="utf-8")
     for plane, port in (("control", place.control_port), ("data", place.data_port)):
@@ -145,8 +169,11 @@ def start(children: Children, folder: Path) -> Place:
 def config_text(place: Place) -> str:
     """The config of the demonstration."""
     price = ", ".join(f"{name} = {value}" for name, value in PRICES.items())
+    digest = hashlib.sha256(place.key.encode()).hexdigest()
     parts = [
-        f'[[keys]]\nname = "demo"\nkey_sha256 = "{hashlib.sha256(place.key.encode()).hexdigest()}"'
+        f'[[keys]]\nname = "demo"\nkey_sha256 = "{digest}"\n'
+        'webhook_secret_env = "DEMO_WEBHOOK_SECRET"',
+        *media_config(place.media),
     ]
     for protocol, route in (("openai", ROUTE), ("anthropic", ANTHROPIC_ROUTE)):
         parts.append(
@@ -174,6 +201,7 @@ def plane_environ(plane: str, place: Place, folder: Path) -> dict[str, str]:
             "OMNIGATE_DATA_URL": place.data_url,
             "OMNIGATE_CONFIG": str(folder / "omnigate.toml"),
             "OMNIGATE_ADMIN_TOKEN": place.admin_token,
+            **media_environ(place.media),
         }
     return {
         **common,
@@ -346,12 +374,13 @@ def provider_tokens(place: Place) -> dict[str, int]:
 
 
 def show_ways(place: Place) -> None:
-    """Addresses, how to sign in, a key, and three lines to paste."""
+    """Addresses, how to sign in, a key, and lines to paste."""
     auth = f"-H 'authorization: Bearer {place.key}'"
     kind = "-H 'content-type: application/json'"
     message = '"messages": [{"role": "user", "content": "Hello"}], "stream": true'
     chat = f'{{"model": "{ROUTE}", {message}}}'
     turn = f'{{"model": "{ANTHROPIC_ROUTE}", "max_tokens": 100, {message}}}'
+    job = json.dumps({"model": MEDIA_ROUTE, "input": {"prompt": PROMPT}})
     admin = f"-H 'authorization: Bearer {place.admin_token}'"
     print(
         f"""
@@ -361,11 +390,15 @@ def show_ways(place: Place) -> None:
   admin API      {place.control_url}/admin/
   gateway key    {place.key}
 
-Lines to paste, for OpenAI style, Anthropic style, and the bill:
+Lines to paste, for OpenAI style, Anthropic style, a picture, all jobs, and the bill:
 
 curl -sN {place.data_url}/v1/chat/completions {auth} {kind} -d '{chat}'
 
 curl -sN {place.data_url}/v1/messages {auth} {kind} -d '{turn}'
+
+curl -s {place.data_url}/v1/jobs {auth} {kind} -d '{job}'
+
+curl -s {place.data_url}/v1/jobs {auth}
 
 curl -s '{place.control_url}/admin/usage?by=model' {admin}
 

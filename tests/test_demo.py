@@ -4,21 +4,29 @@ import contextlib
 import io
 import sys
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from omnigate import demo
+from omnigate import demo, demo_media
 from omnigate.config.prices import price_for
 from omnigate.config.schema import load_config
 from omnigate.demo import TARGET, Answer, DemoError, Place, config_text, expected_usd, plane_environ
 from omnigate.demo_children import Child, Children, python_environ
+from omnigate.demo_media import MEDIA_KEY, MEDIA_ROUTE, MediaPlace, Picture
+from omnigate.demo_media import expected_usd as expected_media_usd
 from omnigate.events import TokenCounts
+from omnigate.jobs.job import Billable
+from omnigate.jobs.pricing import cost_nano as media_cost_nano
 from omnigate.money import cost_nano, usd
 from omnigate.settings import read_control_settings, read_data_settings
+from omnigate.testing.media.pictures import png
 from omnigate.testing.provider_scenario import scenario_of
 
-PLACE = Place(1, 2, 3, "demo-" + "k" * 32, "a" * 48, "i" * 48, "sk-demo-1")
+MEDIA = MediaPlace(4)
+PLACE = Place(1, 2, 3, "demo-" + "k" * 32, "a" * 48, "i" * 48, "sk-demo-1", MEDIA)
 
 
 class ConfigTests(SynchronousTestCase):
@@ -31,6 +39,22 @@ class ConfigTests(SynchronousTestCase):
         self.assertEqual({route.targets[0].model for route in config.routes}, {TARGET})
         scenario_of(TARGET)
 
+    def test_the_media_route_is_good(self) -> None:
+        """It leads to the fake, whose price is the one that is shown, and webhooks are signed."""
+        config = load_config(config_text(PLACE))
+        (route,) = config.media.routes
+        (target,) = route.targets
+        self.assertEqual(
+            (route.model, target.base_url), (MEDIA_ROUTE, "http://127.0.0.1:4/replicate")
+        )
+        assert target.price is not None
+        bill = Billable(0, 0, 1)
+        self.assertEqual(
+            expected_media_usd(1), Decimal(usd(media_cost_nano(target.price, {}, {}, bill)))
+        )
+        self.assertTrue(config.media.webhooks.allow_http)
+        self.assertIn(config.keys[0].webhook_secret_env, plane_environ("control", PLACE, Path("/")))
+
     def test_the_settings_are_good(self) -> None:
         """Both planes take theirs without a warning, and each secret goes where it belongs."""
         folder = Path("/nowhere")
@@ -40,6 +64,8 @@ class ConfigTests(SynchronousTestCase):
         self.assertEqual(read_control_settings(control, {})[1], [])
         self.assertNotIn(PLACE.admin_token, data.values())
         self.assertNotIn(PLACE.provider_key, control.values())
+        self.assertNotIn(MEDIA.hook_secret, data.values())
+        self.assertNotIn(MEDIA_KEY, data.values())
 
     def test_the_price_is_the_ledgers(self) -> None:
         """The product computed here is the one the control plane computes."""
@@ -72,7 +98,7 @@ class ClientTests(SynchronousTestCase):
         command = [*python_command(), "--key", PLACE.key]
         child = group.add(Child("provider", command, python_environ({}), folder, True))
         port = int(child.first_line())
-        return Place(port, 2, port, PLACE.key, "a" * 48, "i" * 48, PLACE.key)
+        return Place(port, 2, port, PLACE.key, "a" * 48, "i" * 48, PLACE.key, MEDIA)
 
     def ask(self, place: Place) -> tuple[Answer, str]:
         """Ask by hand; the answer and what was printed."""
@@ -106,3 +132,56 @@ class ClientTests(SynchronousTestCase):
 def python_command() -> list[str]:
     """The command that runs a fake provider."""
     return [sys.executable, "-m", "omnigate.testing.provider"]
+
+
+class PictureTests(SynchronousTestCase):
+    """What the picture's part makes of answers that are not what they should be."""
+
+    def picture(self, job: dict[str, Any], **answers: object) -> Picture:
+        """A picture whose job has ended, and what is answered by path from then on."""
+        picture = Picture(MEDIA, 1, "key")
+        picture.job = job
+        self.patch(demo_media, "call", lambda port, method, path, *more: answers[path[3:]])
+        self.patch(demo_media, "request", lambda *more: answers["file"])
+        return picture
+
+    def test_webhook(self) -> None:
+        """The one of this job counts; a fault of it is told."""
+        others = {"id": "msg_job_2", "fault": "no signature fits"}
+        ours = {"id": "msg_job_1", "fault": "", "body": {"type": "job.succeeded"}}
+        self.assertEqual(
+            self.picture({"id": "job_1"}, hooks=[others, ours]).webhook(), "job.succeeded"
+        )
+        bad = self.picture({"id": "job_2"}, hooks=[others])
+        self.assertIn("no signature fits", str(self.assertRaises(DemoError, bad.webhook)))
+
+    def test_file(self) -> None:
+        """What is not the picture that the job tells of is not saved."""
+        path = Path(self.mktemp())
+        data = png("x", 7, 5)
+        for sent, digest, said in (
+            (data + b"!", sha256(data), "hash"),
+            (b"<html>", sha256(b"<html>"), "no PNG"),
+        ):
+            job = {"outputs": [{"signed_url": "/f", "sha256": digest.hexdigest()}]}
+            picture = self.picture(job, file=sent)
+            self.assertIn(said, str(self.assertRaises(DemoError, picture.fetch, path)))
+            self.assertFalse(path.exists())
+        job = {"outputs": [{"signed_url": "/f", "sha256": sha256(data).hexdigest()}]}
+        self.assertEqual(self.picture(job, file=data).fetch(path), (7, 5))
+        self.assertEqual(path.read_bytes(), data)
+
+    def test_bill(self) -> None:
+        """A wrong price, and a second submit, are told as such."""
+        out = io.StringIO()
+        for cost, prompts, right in (("0.012", 1, True), ("0.013", 1, False), ("0.012", 2, False)):
+            works = [{"input": {"prompt": demo_media.PROMPT}}] * prompts
+            picture = self.picture({"id": "job_1"}, jobs={"works": works})
+            for step, result in (("make", None), ("webhook", "job.succeeded"), ("fetch", (1, 1))):
+                self.patch(picture, step, lambda *more, result=result: result)
+            with contextlib.redirect_stdout(out):
+                found = demo_media.show_picture(
+                    picture, Path("/nowhere"), lambda job_id, cost=cost: {"cost_usd": cost}
+                )
+            self.assertEqual(found, right)
+        self.assertIn("asked 2 times", out.getvalue())

@@ -69,6 +69,7 @@ FLOORS = {
     "workers": 7,
     "demo": 7,
     "demo_children": 7,
+    "demo_media": 7,
 }
 
 # What the floors alone would allow, and the house does not: importer, and what it must not know.

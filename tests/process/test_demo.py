@@ -68,7 +68,8 @@ class DemoTests(SynchronousTestCase):
         process = self.start("--once")
         output, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 0, output)
-        self.assertIn("The bill is right.", output)
+        self.assertEqual(output.count("The bill is right."), 2, output)
+        self.assertIn("its signature is right", output)
         self.assertIn("every word you read here was counted", output)
         self.check_nothing_is_left()
 
@@ -81,7 +82,10 @@ class DemoTests(SynchronousTestCase):
         while not (lines and "Ctrl-C ends" in lines[-1]) and time.monotonic() < end:
             lines.append(process.stdout.readline())
             self.assertNotEqual(lines[-1], "", "".join(lines))
-        self.assertEqual(sum(line.startswith("curl ") for line in lines), 3)
+        self.assertEqual(sum(line.startswith("curl ") for line in lines), 5)
+        # The picture is there to be looked at as long as the demonstration goes on.
+        (picture,) = [line.strip() for line in lines if line.strip().endswith("demo-picture.png")]
+        self.assertEqual(Path(picture).read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
         # A request is tried on the dashboard by no more than what was told.
         told = {line[2:17].strip(): line[17:].strip() for line in lines if line[:2] == "  "}
         port = int(told["dashboard"].rstrip("/").rpartition(":")[2])
