@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate import demo, demo_media
 from omnigate.config.prices import price_for
 from omnigate.config.schema import load_config
-from omnigate.demo import TARGET, Answer, DemoError, Place, config_text, expected_usd, plane_environ
+from omnigate.demo import TARGET, Answer, Place, config_text, expected_usd, plane_environ
 from omnigate.demo_children import Child, Children, python_environ
-from omnigate.demo_media import MEDIA_KEY, MEDIA_ROUTE, MediaPlace, Picture
+from omnigate.demo_media import MEDIA_KEY, MEDIA_ROUTE, DemoError, MediaPlace, Picture
 from omnigate.demo_media import expected_usd as expected_media_usd
 from omnigate.events import TokenCounts
 from omnigate.jobs.job import Billable
@@ -177,11 +177,11 @@ class PictureTests(SynchronousTestCase):
         for cost, prompts, right in (("0.012", 1, True), ("0.013", 1, False), ("0.012", 2, False)):
             works = [{"input": {"prompt": demo_media.PROMPT}}] * prompts
             picture = self.picture({"id": "job_1"}, jobs={"works": works})
-            for step, result in (("make", None), ("webhook", "job.succeeded"), ("fetch", (1, 1))):
-                self.patch(picture, step, lambda *more, result=result: result)
+            self.patch(picture, "make", lambda: None)
+            self.patch(picture, "webhook", lambda: "job.succeeded")
+            self.patch(picture, "fetch", lambda path: (1, 1))
+            events = {"job_1": {"cost_usd": cost}}
             with contextlib.redirect_stdout(out):
-                found = demo_media.show_picture(
-                    picture, Path("/nowhere"), lambda job_id, cost=cost: {"cost_usd": cost}
-                )
+                found = demo_media.show_picture(picture, Path("/nowhere"), events.__getitem__)
             self.assertEqual(found, right)
         self.assertIn("asked 2 times", out.getvalue())
