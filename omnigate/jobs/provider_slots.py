@@ -37,6 +37,8 @@ class ProviderSlots:
         self._queues: dict[str, FairQueue[str]] = {}
         self._places: dict[str, _Place] = {}
         self._starts: dict[str, Callable[[], None]] = {}
+        self._giving: set[str] = set()
+        self._is_over = False
 
     @property
     def waiting(self) -> int:
@@ -63,7 +65,7 @@ class ProviderSlots:
         if queue is None:
             queue = self._queues[address] = FairQueue(most, most)
         queue.resize(most, most)
-        if job_id in self._places or not queue.put(key, job_id):
+        if self._is_over or job_id in self._places or not queue.put(key, job_id):
             return False
         self._places[job_id] = _Place(address, key)
         self._starts[job_id] = start
@@ -87,8 +89,22 @@ class ProviderSlots:
             queue.done(place.key)
         self._next(place.address, queue)
 
+    def stop(self) -> None:
+        """Give no places any more; whoever waits is forgotten."""
+        self._is_over = True
+        for job_id in self._starts:
+            del self._places[job_id]
+        self._starts.clear()
+
     def _next(self, address: str, queue: FairQueue[str]) -> None:
-        while (job_id := queue.next()) is not None:
-            self._starts.pop(job_id)()
+        # One who gets a place may give it up at once: that is seen to by whoever gave it.
+        if self._is_over or address in self._giving:
+            return
+        self._giving.add(address)
+        try:
+            while (job_id := queue.next()) is not None:
+                self._starts.pop(job_id)()
+        finally:
+            self._giving.discard(address)
         if not queue.waiting and not queue.running:
             self._queues.pop(address, None)

@@ -92,6 +92,7 @@ class Runner:
         """Take up nothing more; wait a while for what would have to be paid once more."""
         self._is_up = False
         self._stop_check()
+        self._means.slots.stop()
         for job_id, life in tuple(self._lives.items()):
             if not life.stop():
                 self._tasks[job_id].cancel()
@@ -114,6 +115,7 @@ class Runner:
         """Let go of everything at once, and write nothing."""
         self._is_up, self._is_over = False, True
         self._stop_check()
+        self._means.slots.stop()
         for task in (*self._tasks.values(), *self._stray):
             task.cancel()
         self._means.conversing.stop()

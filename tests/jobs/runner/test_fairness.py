@@ -1,6 +1,7 @@
 """Tests for whose turn it is: places at providers, and steps in a turn of the reactor."""
 
 import attrs
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -101,6 +102,37 @@ class SlotTests(SynchronousTestCase):
         most[0] = 3
         slots.put("x", "other", "c", lambda: called.append("c"))
         self.assertEqual(sorted(called), ["a", "b", "c"])
+
+
+class ManyTests(RunnerCase):
+    """Far more jobs than can run."""
+
+    def test_thousands_that_wait_are_let_go_at_once(self) -> None:
+        """Nobody is called by one who gives up a place that he was just given."""
+        self.media = attrs.evolve(self.media, max_running_per_provider=1)
+        jobs = [self.made_job() for _ in range(3_000)]
+        for job in jobs:
+            self.runner.run(job)
+        self.turn()
+        self.runner.abandon()
+        self.assertEqual((self.runner.running, len(self.provider.heard)), (0, 1))
+        self.wait(120)
+        self.assertEqual(len(self.provider.heard), 1)
+
+    def test_thousands_that_have_ended_are_passed_over(self) -> None:
+        """They give their places up as they get them."""
+        self.media = attrs.evolve(self.media, max_running_per_provider=1)
+        first, *jobs = [self.made_job() for _ in range(3_000)]
+        last = jobs.pop()
+        for job in (first, *jobs, last):
+            self.runner.run(job)
+        self.turn()
+        for job in jobs:
+            self.shelf.put(replace(job, status="canceled"))
+        self.provider.say("done 1")
+        self.turn()
+        self.assertEqual(self.job(first).status, "succeeded")
+        self.assertEqual(self.job(last).status, "running")
 
 
 class TurningClock(Clock):
