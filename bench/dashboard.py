@@ -35,6 +35,9 @@ NAMES: Final = {
     "models": "model-7",
     "config": "1",
     "live": "",
+    "jobs": "{job}",
+    # Files that are not there.
+    "job-files": "",
 }
 
 #: Pages that are nothing without a parameter.
@@ -55,6 +58,10 @@ FILTERED: Final = (
     "/requests/one?id=event-0",
     "/usage?by=key&period=all",
     "/?hours=24",
+    "/jobs?status=failed&key=key-7",
+    "/jobs?model=no-such-model",
+    "/jobs?model=film&status=failed&key=key-9",
+    "/live/jobs?once=1",
     "/live/overview?once=1",
     "/live/requests?once=1",
 )
@@ -77,8 +84,11 @@ class Row:
         return self.status != 200 or self.longest_ms > PAGE_MS or self.hold_ms > HOLD_MS
 
 
-def targets(endpoints: Iterable[Endpoint], events: int) -> Iterator[str]:
-    """Yield every page that people have, and those of :data:`FILTERED`."""
+def targets(endpoints: Iterable[Endpoint], events: int, job: str) -> Iterator[str]:
+    """Yield every page that people have, and those of :data:`FILTERED`.
+
+    :param job: the id of a media job.
+    """
     last = events - 1
     for endpoint in endpoints:
         if endpoint.method == "GET" and audience_of(endpoint.pattern) == PEOPLE:
@@ -86,7 +96,7 @@ def targets(endpoints: Iterable[Endpoint], events: int) -> Iterator[str]:
             if not opened:
                 yield WHOLE.get(endpoint.pattern, endpoint.pattern).format(last=last)
                 continue
-            name = NAMES[head.split("/")[1]].format(last=last)
+            name = NAMES[head.split("/")[1]].format(last=last, job=job)
             if name:
                 yield f"{head}{name}{rest.partition('}')[2]}"
     yield from FILTERED
@@ -95,7 +105,7 @@ def targets(endpoints: Iterable[Endpoint], events: int) -> Iterator[str]:
 def measure(plane: DashboardPlane, runs: int) -> list[Row]:
     """Ask for every page, once to warm up and then so many times."""
     found = []
-    for target in targets(plane.endpoints, plane.size.events):
+    for target in targets(plane.endpoints, plane.size.events, plane.job_id):
         plane.ask(target)
         found.append(_row([plane.ask(target) for _ in range(runs)]))
     return found
@@ -122,10 +132,11 @@ def main(arguments: list[str]) -> int:
     size = Size()
     parser.add_argument("--events", type=int, default=size.events, help="(1000000)")
     parser.add_argument("--keys", type=int, default=size.keys, help="gateway keys (1000)")
+    parser.add_argument("--jobs", type=int, default=size.jobs, help="media jobs (100000)")
     parser.add_argument("--runs", type=int, default=RUNS, help="of each page (5)")
     options = parser.parse_args(arguments)
-    size = attrs.evolve(size, events=options.events, keys=options.keys)
-    print(f"recording {size.events} events of {size.keys} keys", file=sys.stderr)
+    size = attrs.evolve(size, events=options.events, keys=options.keys, jobs=options.jobs)
+    print(f"recording {size.events} events of {size.keys} keys, {size.jobs} jobs", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="omnigate-bench-") as folder:
         plane = DashboardPlane(Path(folder), size)
         set_apart()

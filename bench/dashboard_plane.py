@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from bench.dashboard_jobs import write_jobs
 from omnigate.control.audit_file import MAX_ENTRIES
 from omnigate.control.audit_line import AuditEntry, encode_line, line_of
 from omnigate.control.auth import Credentials
@@ -63,6 +64,7 @@ class Size:
     models: int = 50
     upstreams: int = 10
     days: int = 30
+    jobs: int = 100_000
 
 
 @attrs.frozen
@@ -117,6 +119,7 @@ class DashboardPlane:
     """The stores, and the endpoints asked without a socket.
 
     :param folder: where the files go; some 700 bytes for each event.
+    :ivar job_id: of a media job.
     """
 
     def __init__(self, folder: Path, size: Size) -> None:
@@ -133,6 +136,8 @@ class DashboardPlane:
         with (folder / "audit.jsonl").open("wb") as file:
             for seq in range(1, MAX_ENTRIES + 1):
                 file.write(encode_line(line_of(entry, seq, NOW_MS - (MAX_ENTRIES - seq) * 60_000)))
+        hashes = [_key(number).sha256 for number in range(size.keys)]
+        self.job_id = write_jobs(folder / "jobs.jsonl", size.jobs, hashes, NOW_MS)
         self.lasting = self._lasting(folder, names, upstreams)
         self.guard = guard_stores(self.lasting)
         record = record_config(self.lasting, self.guard)

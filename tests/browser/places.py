@@ -15,7 +15,8 @@ from omnigate.control.routes import Endpoint, audience_of
 class Place:
     """One page as somebody sees it.
 
-    :ivar path: what is opened; ``{request}`` is a request that fell over to another upstream.
+    :ivar path: what is opened; ``{request}`` is a request that fell over to another upstream,
+        ``{done}`` and ``{failed}`` are media jobs.
     :ivar signed_in: whether one has to be.
     :ivar status: what it is answered with.
     """
@@ -61,6 +62,8 @@ PLACES: Final = (
     Place("/jobs"),
     Place("/jobs?status=failed"),
     Place("/jobs?key=no-such-key", status=400),
+    Place("/jobs/{done}"),
+    Place("/jobs/{failed}"),
     Place("/jobs/no-such-job", status=404),
     Place("/audit"),
     Place("/audit?action=key.create"),

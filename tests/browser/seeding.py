@@ -25,6 +25,7 @@ from omnigate.events import MAX_BATCH_EVENTS
 from omnigate.periods import DAY_MS, rfc3339
 from omnigate.upstream_state import UpstreamState
 from tests.browser import world
+from tests.browser.media import Studio
 from tests.process.daemons import ADMIN_TOKEN, INTERNAL_TOKEN, SECONDS, Gateway
 
 #: What the dashboard is shown with; no two of them have one secret.
@@ -40,14 +41,19 @@ class Seeded(Gateway):
     """A gateway whose dashboard has something on every page.
 
     :ivar secrets: of the keys, by name; :data:`READER` has the scope ``read_only``.
+    :ivar jobs: ids of media jobs, by what became of them.
     """
 
     def __init__(self) -> None:
         super().__init__(world.config)
         self.secrets: dict[str, str] = {}
+        self.jobs: dict[str, str] = {}
 
     def start(self) -> Seeded:
         """Start all, and wait until the month is in the ledger."""
+        studio = Studio(self.control_state, int(time.time() * 1000))
+        studio.write()
+        self.jobs = studio.named
         super().start()
         try:
             self._seed()

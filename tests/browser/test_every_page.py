@@ -63,7 +63,8 @@ class EveryPageTests(SynchronousTestCase):
     def walk(self, visit: Visit, faults_of: Callable[[Visit, Place], list[str]]) -> None:
         """Open every page, and hold that each is without faults."""
         faults: list[str] = []
-        names = {"request": dashboard().fallen_over()}
+        gateway = dashboard()
+        names = {"request": gateway.fallen_over(), **gateway.jobs}
         strangers = [place for place in PLACES if not place.signed_in]
         people = [place for place in PLACES if place.signed_in]
         for places in (strangers, people):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from omnigate.events import AttemptRecord, UsageEvent
+from tests.browser import media
 
 HOUR_MS: Final = 3600 * 1000
 MINUTE_MS: Final = 60 * 1000
@@ -143,7 +144,7 @@ def config(provider_port: int) -> str:
         parts.append(f'[[routes]]\nmodel = "{name}"\n{cache}')
         for upstream, target in model.targets:
             parts.append(f'  [[routes.targets]]\n  upstream = "{upstream}"\n  model = "{target}"\n')
-    return "\n".join(parts)
+    return "\n".join(parts) + media.CONFIG
 
 
 _FILE_KEY: Final = """\

@@ -16,8 +16,8 @@ from omnigate.text import one_line
 #: What is shown of a name in a list; the job's own page has all of it.
 NAME_CHARS: Final = 40
 
-#: What is shown of an id in a list: the time that it begins with, and some of its chance.
-ID_CHARS: Final = 18
+#: What is shown of an id in a list: its end, since ids of one hour begin alike.
+ID_CHARS: Final = 8
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ def row_of(job: Job, names: Mapping[str, str], now_ms: int) -> JobRow:
     return JobRow(
         path=job_path(job.id),
         id=job.id,
-        short_id=job.id[:ID_CHARS],
+        short_id=f"…{job.id[-ID_CHARS:]}",
         created_ms=job.created_ms,
         key=key_of(job.key_sha256, names),
         model=one_line(job.model, NAME_CHARS),

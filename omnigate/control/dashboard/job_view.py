@@ -235,7 +235,7 @@ def _outputs(job: Job) -> tuple[OutputView, ...]:
         views.append(
             OutputView(
                 n=n,
-                name=output.name,
+                name=output.name.rpartition("/")[2],
                 content_type=output.content_type,
                 size=output.size,
                 sha256=output.sha256,

@@ -64,9 +64,14 @@ class JobsCase(SynchronousTestCase):
         ]
 
 
+def short(job: Job) -> str:
+    """What a list shows of an id."""
+    return f"…{job.id[-8:]}"
+
+
 def shown(page: Page) -> list[str]:
     """The ids that a list shows, as far as it does."""
-    return [link.text for link in page.all("a") if link.text.startswith("job_")]
+    return [link.text for link in page.all("a") if link.text.startswith("…")]
 
 
 class ListTests(JobsCase):
@@ -77,7 +82,7 @@ class ListTests(JobsCase):
         self.plane.clock.advance(1)
         second = self.jobs.make()
         page = self.visitor.page("/jobs")
-        self.assertEqual([second.id[:18], first.id[:18]], shown(page))
+        self.assertEqual([short(second), short(first)], shown(page))
         row = page.all("tr")[2].text
         for words in ("succeeded", "app", "picture", "replicate", "$0.0040"):
             self.assertIn(words, row)
@@ -91,7 +96,7 @@ class ListTests(JobsCase):
         older = page.one("a", rel="next").attributes["href"]
         rest = self.visitor.page(older)
         self.assertEqual(3, len(shown(rest)))
-        self.assertIn(made[0].id[:18], shown(rest)[-1])
+        self.assertIn(short(made[0]), shown(rest)[-1])
         self.assertEqual("/jobs?model=picture", rest.one("a", rel="prev").attributes["href"])
         self.assertEqual([], rest.all("tbody", **{"data-live": "jobs"}))
 
@@ -105,7 +110,7 @@ class ListTests(JobsCase):
             ("status=queued", other),
             (f"key={'1' * 64}", other),
         ):
-            self.assertEqual([wanted.id[:18]], shown(self.visitor.page(f"/jobs?{query}")), query)
+            self.assertEqual([short(wanted)], shown(self.visitor.page(f"/jobs?{query}")), query)
         self.assertIn("Nothing found", self.visitor.page("/jobs?status=canceled").text)
 
     def test_faults_stand_beside_their_field(self) -> None:
@@ -148,7 +153,7 @@ class UnconfiguredTests(JobsCase):
 
     def test_jobs_of_a_route_that_is_gone(self) -> None:
         job = self.jobs.succeeded()
-        self.assertEqual([job.id[:18]], shown(self.visitor.page("/jobs")))
+        self.assertEqual([short(job)], shown(self.visitor.page("/jobs")))
         self.assertIn("no price for this target", self.page_of(job).text)
 
 
@@ -165,7 +170,7 @@ class JobTests(JobsCase):
             "black-forest-labs/flux-schnell",
             "https://api.replicate.com",
             "rp-77",
-            "job/0.png",
+            "0.png",
             "image/png",
             "$0.0040",
             "None was asked for.",
@@ -207,7 +212,7 @@ class JobTests(JobsCase):
             EVIL,
             EVIL,
             webhook=Webhook(EVIL, state=EVIL, last_error=EVIL),
-            outputs=(output(content_type=EVIL, name=EVIL, sha256=EVIL, storage=EVIL),),
+            outputs=(output(content_type=EVIL, name=f"job/{EVIL}", sha256=EVIL, storage=EVIL),),
         )
         for path in (f"/jobs/{job.id}", "/jobs"):
             page = self.visitor.page(path)
