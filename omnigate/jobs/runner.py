@@ -26,6 +26,7 @@ from omnigate.jobs.means import Means
 from omnigate.jobs.provider_slots import address_of
 from omnigate.jobs.sharing import Sharing
 from omnigate.jobs.targets import next_target
+from omnigate.jobs.tasks import begin_task, follow
 
 #: How often it is looked for costs that are owed, and for jobs that nobody runs.
 CHECK_SECONDS: Final = 60.0
@@ -71,6 +72,7 @@ class Runner:
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, Deferred[None]] = {}
         self._stray: set[Deferred[None]] = set()
+        self._left: set[str] = set()  # until a restart
         self._check: IDelayedCall | None = None
         self._is_up = False
         self._is_over = False
@@ -102,7 +104,7 @@ class Runner:
         if rest:
             self._log.info("waits for {count} calls of providers", count=len(rest))
             timer = self._means.clock.callLater(STOP_SECONDS, self._cut)
-            await DeferredList([_follow(task) for task in rest])
+            await DeferredList([follow(task) for task in rest])
             if timer.active():
                 timer.cancel()
         self.abandon()
@@ -124,7 +126,7 @@ class Runner:
 
     def run(self, job: Job) -> None:
         """Run a job, now or when it is its turn."""
-        if not self._is_up or job.is_final or job.id in self._lives:
+        if not self._is_up or job.is_final or job.id in self._lives or job.id in self._left:
             return
         if self._means.slots.waits_at(job.id):
             return
@@ -183,7 +185,7 @@ class Runner:
         task = self._tasks.get(job_id)
         if task is not None:
             with suppress(DeferredTimeoutError):
-                await _follow(task).addTimeout(END_SECONDS, self._means.clock)
+                await follow(task).addTimeout(END_SECONDS, self._means.clock)
 
     # -- one job ------------------------------------------------------------------------------
 
@@ -237,8 +239,14 @@ class Runner:
         self._means.slots.leave(job_id)
         self._lives.pop(job_id, None)
         self._tasks.pop(job_id, None)
-        if isinstance(result, Failure) and not result.check(CancelledError):
-            self._log.failure("{job}: could not be ended", result, job=job_id)
+        if not isinstance(result, Failure) or (result.check(CancelledError) and not self._is_up):
+            return
+        # A fault of this program that could not even be written down. Whatever was submitted is
+        # polled again; but what nobody knows an id of would be paid once more each minute.
+        self._log.failure("{job}: could not be ended", result, job=job_id)
+        job = self._jobs.get(job_id)
+        if job is not None and job.attempts and not job.provider_job_id:
+            self._left.add(job_id)
 
     # -- what is looked after -----------------------------------------------------------------
 
@@ -272,7 +280,7 @@ class Runner:
         return bool(self._means.slots.waits_at(job_id))
 
     def _spawn(self, work: Awaitable[None]) -> None:
-        stray: Deferred[None] = Deferred.fromCoroutine(_awaited(work))
+        stray: Deferred[None] = begin_task(work)
         self._stray.add(stray)
 
         def gone(result: object) -> None:
@@ -281,20 +289,3 @@ class Runner:
                 self._log.failure("the runner's look at its jobs failed", result)
 
         stray.addBoth(gone)
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
-
-
-def _follow(task: Deferred[None]) -> Deferred[None]:
-    """Return what fires when a task has ended, however that was; cancelling it does nothing."""
-    follower: Deferred[None] = Deferred()
-
-    def ended(result: object) -> object:
-        if not follower.called:
-            follower.callback(None)
-        return result
-
-    task.addBoth(ended)
-    return follower

@@ -317,6 +317,52 @@ class StoreTests(RunnerCase):
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
 
+class FaultTests(RunnerCase):
+    """Faults of this program that nobody has thought of."""
+
+    def break_changes(self, *broken: str) -> Any:
+        """Have the store fail at changes of some field, in a way that it never does."""
+        change = self.shelf.change
+
+        async def breaking(job_id: str, **fields: Any) -> Job:
+            if any(name in fields for name in broken):
+                raise KeyError("nobody thought of that")
+            return await change(job_id, **fields)
+
+        return self.patch(self.shelf, "change", breaking)
+
+    def test_what_cannot_be_ended_is_not_submitted_each_minute(self) -> None:
+        """It is left until a restart, since nobody knows what was paid for."""
+        job = self.new_job()
+        patch = self.break_changes("finished_ms")
+        self.provider.say("done 1")
+        self.turn()
+        for _ in range(3):
+            self.wait(60)
+        self.assertEqual(self.provider.heard, ["words.example/submit"])
+        self.assertEqual((self.job(job).status, self.runner.running), ("running", 0))
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 2)
+        patch.restore()
+        self.says("done 1")
+        self.restart()
+        self.assertEqual(self.job(job).status, "succeeded")
+
+    def test_what_has_an_id_is_polled_again(self) -> None:
+        """That costs nothing."""
+        self.says("accepted p1", "done 1")
+        job = self.new_job()
+        patch = self.break_changes("finished_ms")
+        self.wait()
+        self.assertEqual(self.job(job).status, "running")
+        self.flushLoggedErrors(KeyError)
+        patch.restore()
+        self.says("done 1")
+        self.wait(60)
+        self.wait()
+        self.assertEqual(self.job(job).status, "succeeded")
+        self.assertEqual(self.provider.heard.count("words.example/submit"), 1)
+
+
 class CancelTests(RunnerCase):
     """The client does not want it any more."""
 
