@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.files import file_size, read_file, read_pieces
+from omnigate.files import file_size, read_pieces
 from omnigate.writer_thread import IWriter
 
 #: Files that are read at once, each with a descriptor and two pieces of 256 KiB.
@@ -70,16 +70,16 @@ class FileReads:
         if await self.reader.submit(partial(file_size, path)) != size:
             raise GoneError
 
-    async def whole(self, path: str, size: int) -> bytes:
-        """Return all of a small file.
+    async def head(self, path: str, length: int) -> bytes:
+        """Return the first bytes of a file, or all of it where there are not so many.
 
         :raises GoneError: it is not there.
         :raises OSError: it cannot be read.
         """
-        found = await self.reader.submit(partial(read_file, path, size))
-        if found is None or len(found) != size:
-            raise GoneError
-        return found
+        try:
+            return await self.reader.submit(partial(_head, path, length))
+        except FileNotFoundError:
+            raise GoneError from None
 
     def send(self, path: str, begin: int, end: int, taker: Taker) -> None:
         """Write a part of a file to whoever takes it, and end it then.
@@ -88,6 +88,10 @@ class FileReads:
         """
         self.open += 1
         _FileRead(self, read_pieces(path, begin, end), taker).begin()
+
+
+def _head(path: str, length: int) -> bytes:
+    return b"".join(read_pieces(path, 0, length))
 
 
 class _FileRead:

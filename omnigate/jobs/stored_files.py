@@ -19,7 +19,7 @@ from omnigate.jobs.storage_local import LocalStorage
 from omnigate.jobs.storage_s3 import S3Storage
 from omnigate.writer_thread import WriterBusyError
 
-#: An image that is shown whole is at most so large.
+#: A picture that a page shows is at most so large: a browser holds all of them.
 MAX_SHOWN_BYTES: Final = 16 * 1024 * 1024
 
 _log = Logger()
@@ -31,7 +31,7 @@ class OpenedOutput:
 
     :ivar file: what it is.
     :ivar url: where it is in a bucket, for a few minutes; empty for a file of this machine, which
-        :meth:`StoredFiles.send` and :meth:`StoredFiles.whole` read.
+        :meth:`StoredFiles.sender` reads.
     """
 
     file: Served
@@ -97,22 +97,20 @@ class StoredFiles:
             raise GatewayError("overloaded", str(error), retry_after=1) from None
         return OpenedOutput(file)
 
-    async def whole(self, opened: OpenedOutput) -> bytes:
-        """Return all of a file of this machine of :data:`MAX_SHOWN_BYTES` at most.
+    async def head(self, opened: OpenedOutput, length: int) -> bytes:
+        """Return the first bytes of a file of this machine, to tell what it is.
 
-        :raises GatewayError: see :meth:`open_output`; ``request_too_large``.
+        :raises GatewayError: see :meth:`open_output`.
         """
         file = opened.file
-        if file.size > MAX_SHOWN_BYTES:
-            raise GatewayError(
-                "request_too_large", f"it is shown up to {MAX_SHOWN_BYTES} bytes; download it"
-            )
         try:
-            return await self._reads.whole(self._local.path_of(file.name), file.size)
+            return await self._reads.head(self._local.path_of(file.name), length)
         except GoneError:
-            raise self._gone(file, "the file is not there, or has another length") from None
+            raise self._gone(file, "the file is not there") from None
         except OSError as error:
             raise _unreadable(file, error) from None
+        except WriterBusyError as error:
+            raise GatewayError("overloaded", str(error), retry_after=1) from None
 
     def sender(self, opened: OpenedOutput, begin: int, end: int) -> Callable[[Taker], None]:
         """Return what writes a part of a file of this machine to whoever takes it."""

@@ -238,3 +238,31 @@ class ReadingTest(SynchronousTestCase):
         self.assertFalse(self.reads.has_room)
         self.reader.run()
         self.assertTrue(self.reads.has_room)
+
+
+class HeadTests(SynchronousTestCase):
+    """The first bytes of a file."""
+
+    def setUp(self) -> None:
+        self.reads = FileReads(SynchronousWriter(), Clock())
+        self.path = self.mktemp()
+
+    def head(self, length: int) -> bytes:
+        found: bytes = self.successResultOf(
+            Deferred.fromCoroutine(self.reads.head(self.path, length))
+        )
+        return found
+
+    def test_of_a_long_one(self) -> None:
+        with open(self.path, "wb") as file:
+            file.write(bytes(range(256)) * 4096)
+        self.assertEqual(bytes(range(64)), self.head(64))
+
+    def test_of_a_short_one(self) -> None:
+        for content in (b"", b"ab"):
+            with open(self.path, "wb") as file:
+                file.write(content)
+            self.assertEqual(content, self.head(64))
+
+    def test_of_none(self) -> None:
+        self.failureResultOf(Deferred.fromCoroutine(self.reads.head(self.path, 64)), GoneError)

@@ -16,13 +16,12 @@ from omnigate.control.routes import Answer, Call, Endpoint
 from omnigate.errors import GatewayError
 from omnigate.jobs.media_types import SNIFFED_BYTES, sniffed
 from omnigate.jobs.serving import POLICY
-from omnigate.jobs.stored_files import OpenedOutput
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
 
 #: Nothing of it is run, and it is used on our own pages only
 #: (https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header).
-_GUARDED: Final = (
+_GUARDED: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"content-security-policy", POLICY.encode("ascii")),
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -64,23 +63,19 @@ class JobFilesPage:
                     (b"referrer-policy", b"no-referrer"),
                 ),
             )
+        content_type, headers = b"application/octet-stream", _GUARDED
+        found = ""
         if "download" not in call.query and is_shown(output):
-            body = await self._files.whole(opened)
-            found = sniffed(body[:SNIFFED_BYTES])
-            if found in PICTURES:
-                return Answer(body, found.encode("ascii"), headers=_GUARDED)
-        return self._download(opened)
-
-    def _download(self, opened: OpenedOutput) -> Answer:
-        file = opened.file
-        headers = (
-            *_GUARDED,
-            (b"content-disposition", file.disposition.encode("ascii")),
-        )
-        if not file.size:
-            return Answer(b"", b"application/octet-stream", headers=headers)
+            found = sniffed(await self._files.head(opened, SNIFFED_BYTES))
+        if found in PICTURES:
+            content_type = found.encode("ascii")
+        else:
+            headers += ((b"content-disposition", opened.file.disposition.encode("ascii")),)
+        size = opened.file.size
+        if not size:
+            return Answer(content_type=content_type, headers=headers)
         return Answer(
-            content_type=b"application/octet-stream",
-            headers=(*headers, (b"content-length", b"%d" % file.size)),
-            stream=self._files.sender(opened, 0, file.size),
+            content_type=content_type,
+            headers=(*headers, (b"content-length", b"%d" % size)),
+            stream=self._files.sender(opened, 0, size),
         )
