@@ -150,10 +150,10 @@ class Attempting:
             if self._is_wished():
                 continue
             if self._is_over():
-                return await self._abandon(handle)
+                return await self._abandon(handle, self._out_of_time())
             outcome = await self._poll(handle)
             if outcome is None:
-                return await self._abandon(handle)
+                return await self._abandon(handle, self._out_of_time())
             if isinstance(outcome, Done):
                 if self._is_wished() and not self.adapter.can_cancel:
                     return GivenUp(charged=True, done=outcome)
@@ -166,7 +166,7 @@ class Attempting:
                 return CameToNothing(JobError(PROVIDER_FAILED, "canceled at the provider"))
             bad = bad + 1 if isinstance(outcome, Transient) else 0
             if isinstance(outcome, Transient) and bad >= MAX_TRANSIENT:
-                return GivenUp() if self.wish.ever else CameToNothing(outcome.error)
+                return await self._abandon(handle, CameToNothing(outcome.error))
             wait = max(self.interval(), min(outcome.wait_seconds, MAX_WAIT_SECONDS))
 
     @property
@@ -219,11 +219,11 @@ class Attempting:
             outcome = Unclear()
         return isinstance(outcome, Stopped)
 
-    async def _abandon(self, handle: Handle) -> End:
+    async def _abandon(self, handle: Handle, end: CameToNothing) -> End:
         """Have the provider stop what nobody waits for any more, if it can."""
         if self.adapter.can_cancel:
             await self._cancel(handle, FAREWELL_SECONDS)
-        return GivenUp() if self.wish.ever else self._out_of_time()
+        return GivenUp() if self.wish.ever else end
 
     def _failed(self, outcome: Failed) -> End:
         if self.wish.ever:

@@ -23,6 +23,10 @@ from omnigate.ledger.ingest import Priced
 #: Costs that are told to the ledger at once; more is to be told only after a restart.
 BATCH: Final = 100
 
+#: Jobs that are looked at in one turn of the reactor: a receiver of webhooks that is down for days
+#: leaves a hundred thousand that owe something, if not their cost.
+STEP: Final = 2_000
+
 
 class Books(Protocol):
     """The ledger."""
@@ -55,6 +59,9 @@ class Debts:
         self._pause = pause
         self._turn = DeferredLock()
         self._telling: set[str] = set()
+        # What the ledger has and the store could not note. The ledger forgets ids after some days,
+        # and a disk of the store's may be full for longer.
+        self._recorded: set[str] = set()
 
     async def settle(self, job: Job) -> None:
         """Tell the ledger of one job; where that cannot be done now, :meth:`settle_all` will."""
@@ -67,15 +74,23 @@ class Debts:
             return
         await self._turn.acquire()
         try:
-            owing = [job.id for job in self._jobs.with_debts() if job.cost_owed]
-            for start in range(0, len(owing), BATCH):
-                found = (self._jobs.get(job_id) for job_id in owing[start : start + BATCH])
-                batch = [job for job in found if job is not None and self._is_owed(job)]
-                if batch and not await self._told(batch):
+            after = ""
+            while page := self._jobs.with_debts(after, STEP):
+                after = page[-1].id
+                if not await self._settle_some([job.id for job in page if job.cost_owed]):
                     return
                 await self._pause()
         finally:
             self._turn.release()
+
+    async def _settle_some(self, owing: Sequence[str]) -> bool:
+        for start in range(0, len(owing), BATCH):
+            found = (self._jobs.get(job_id) for job_id in owing[start : start + BATCH])
+            batch = [job for job in found if job is not None and self._is_owed(job)]
+            if batch and not await self._told(batch):
+                return False
+            await self._pause()
+        return True
 
     def _is_owed(self, job: Job) -> bool:
         return job.cost_owed and job.id not in self._telling
@@ -88,9 +103,13 @@ class Debts:
         telling = {job.id for job in jobs}
         self._telling |= telling
         try:
-            await self._books.record_priced([self._priced(job) for job in jobs])
+            unknown = [job for job in jobs if job.id not in self._recorded]
+            if unknown:
+                await self._books.record_priced([self._priced(job) for job in unknown])
+                self._recorded.update(job.id for job in unknown)
             for job in jobs:
                 await self._jobs.change(job.id, cost_owed=False)
+                self._recorded.discard(job.id)
         except GatewayError as error:
             self._log.warn(
                 "the cost of {count} jobs is not in the ledger yet, and is recorded within a "

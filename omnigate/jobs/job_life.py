@@ -98,7 +98,8 @@ class Life:
             targets = self._means.targets(route)
             attempts = self.job.attempts
             if attempts and not attempts[-1].outcome:
-                target = tried_target(targets, attempts[-1])
+                is_begun = bool(self.job.provider_job_id)
+                target = tried_target(targets, attempts[-1], is_begun=is_begun)
                 if target is None:
                     message = "the config does not have this target any more"
                     await self._note(CameToNothing(JobError(PROVIDER_FAILED, message)))

@@ -43,8 +43,11 @@ class Jobs(Protocol):
     def unfinished(self) -> list[Job]:
         """Return the jobs that are not final."""
 
-    def with_debts(self) -> list[Job]:
-        """Return the final jobs of which somebody has yet to hear."""
+    def with_debts(self, after: str = "", limit: int | None = None) -> list[Job]:
+        """Return the final jobs of which somebody has yet to hear, the oldest first.
+
+        :param after: the id of the job behind which to go on.
+        """
 
 
 class Keeping:

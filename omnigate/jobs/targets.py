@@ -80,9 +80,21 @@ def next_target(targets: Sequence[Target], attempts: Sequence[Attempt]) -> Targe
     return None
 
 
-def tried_target(targets: Sequence[Target], attempt: Attempt) -> Target | None:
-    """Return the target that an attempt was made at; ``None`` where the config has it no more."""
-    wanted = attempt.adapter, attempt.base_url, attempt.model
-    if attempt.target < len(targets) and targets[attempt.target].identity == wanted:
-        return targets[attempt.target]
-    return next((target for target in targets if target.identity == wanted), None)
+def tried_target(
+    targets: Sequence[Target], attempt: Attempt, *, is_begun: bool = False
+) -> Target | None:
+    """Return the target that an attempt was made at; ``None`` where the config has it no more.
+
+    :param is_begun: whether the provider works on it. Then it may have begun under another model:
+        whoever gives a target a new model and restarts would else pay for all its work once more.
+        It is asked about with the credential, and has the price, of now.
+    """
+    model = attempt.model
+    near = [*targets[attempt.target : attempt.target + 1], *targets]
+    alike = [each for each in near if each.identity[:2] == (attempt.adapter, attempt.base_url)]
+    for target in alike:
+        if target.config.model == model:
+            return target
+    if not alike or not is_begun:
+        return None
+    return attrs.evolve(alike[0], config=attrs.evolve(alike[0].config, model=model))

@@ -186,12 +186,14 @@ class Shelf:
 
     :ivar refusals: how many changes the disk refuses from now on.
     :ivar lines: every change, in order.
+    :ivar looks: how many that owe were found at each look.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self.refusals = 0
+        self.looks: list[int] = []
 
     @property
     def open_jobs(self) -> int:
@@ -228,9 +230,11 @@ class Shelf:
         """Return what is not final."""
         return [job for job in self.jobs.values() if not job.is_final]
 
-    def with_debts(self) -> list[Job]:
+    def with_debts(self, after: str = "", limit: int | None = None) -> list[Job]:
         """Return whose cost is owed."""
-        return [job for job in self.jobs.values() if job.cost_owed]
+        owing = [job for job in self.jobs.values() if job.cost_owed and job.id > after]
+        self.looks.append(len(owing[:limit]))
+        return owing[:limit]
 
 
 class LedgerBook:

@@ -8,6 +8,8 @@ import attrs
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
+from omnigate.errors import GatewayError
+from omnigate.jobs import debts
 from omnigate.jobs.job import OUTPUT_REFUSED, PROVIDER_TIMEOUT, STORAGE_FAILED, Attempt, Job
 from omnigate.money import NANO_PER_USD
 from tests.jobs.runner.runner_case import OutputFault, RunnerCase, target, webhook
@@ -101,11 +103,12 @@ class LifeTests(RunnerCase):
         for _ in range(10):
             self.wait()
         self.assertEqual(self.outcomes(job), [""])
-        self.says(*["junk"] * 5, "done 1")
+        self.says(*["junk"] * 5, "late", "done 1")
         for _ in range(5):
             self.wait()
         self.assertEqual(self.outcomes(job), ["failed", "succeeded"])
-        self.assertNotIn("one/cancel p1", self.provider.heard)
+        # It may be at work all the same.
+        self.assertEqual(self.provider.heard[-2:], ["one/cancel p1", "two/submit"])
 
     def test_junk_for_ever_ends(self) -> None:
         """So does a fault of the adapter in reading it."""
@@ -297,6 +300,35 @@ class StoreTests(RunnerCase):
         self.assertFalse(self.job(job).cost_owed)
         self.wait(60)
         self.assertEqual(self.books.told, 1)
+
+    def test_what_the_ledger_has_is_not_told_again(self) -> None:
+        """However long the store cannot note it: the ledger forgets ids after some days."""
+        self.says("done 1")
+        job = self.made_job()
+        change, full = self.shelf.change, True
+
+        async def changed(job_id: str, **fields: Any) -> Job:
+            if full and "cost_owed" in fields and "status" not in fields:
+                raise GatewayError("storage_unavailable", "the disk is full")
+            return await change(job_id, **fields)
+
+        self.patch(self.shelf, "change", changed)
+        self.runner.run(job)
+        self.wait(60)
+        self.wait(60)
+        self.assertEqual((self.job(job).cost_owed, self.books.told), (True, 1))
+        full = False
+        self.wait(60)
+        self.assertEqual((self.job(job).cost_owed, self.books.told), (False, 1))
+
+    def test_many_that_owe_are_looked_at_some_at_a_time(self) -> None:
+        """A receiver that is down leaves a hundred thousand, of which few owe a cost."""
+        self.patch(debts, "STEP", 3)
+        jobs = [self.made_job(status="failed", cost_owed=True) for _ in range(7)]
+        self.shelf.looks.clear()
+        self.wait(60)
+        self.assertEqual([self.job(job).cost_owed for job in jobs], [False] * 7)
+        self.assertEqual(self.shelf.looks, [3, 3, 1, 0])
 
     def test_a_crash_between_ledger_and_mark_tells_it_again(self) -> None:
         """The ledger knows the id."""
@@ -548,6 +580,28 @@ class RestartTests(RunnerCase):
         self.says("done 1")
         self.restart()
         self.assertEqual(self.outcomes(job), ["failed", "succeeded"])
+
+    def test_work_of_a_model_that_was_replaced_is_polled_to_its_end(self) -> None:
+        """Where the same provider is still there to be asked; nothing is paid twice."""
+        self.says("accepted p1")
+        job = self.new_job()
+        self.use(target("two"), target(model="acme/newer"))
+        self.says("done 1")
+        self.restart()
+        self.wait()
+        job = self.job(job)
+        self.assertEqual((job.status, self.outcomes(job)), ("succeeded", ["succeeded"]))
+        self.assertEqual(job.attempts[0].model, "acme/words")
+        self.assertEqual(self.provider.heard[-1], "words.example/poll p1")
+
+    def test_what_was_not_taken_in_is_not_sent_to_a_model_that_left(self) -> None:
+        """The next target is tried."""
+        job = self.new_job()
+        self.use(target(model="acme/newer"))
+        self.says("done 1")
+        self.restart()
+        models = [attempt.model for attempt in self.job(job).attempts]
+        self.assertEqual(models, ["acme/words", "acme/newer"])
 
     def test_a_target_that_moved_in_its_route_is_found(self) -> None:
         """By adapter, address and model."""
