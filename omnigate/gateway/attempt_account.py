@@ -176,7 +176,8 @@ class AttemptAccount:
                 self.target.upstream_name.encode("ascii", "replace"),
                 len(self._walker.records) + 1,
             )
-        if self.target.upstream.config.attestation:
+        # Of a refusal there is no receipt.
+        if self.target.upstream.config.attestation and head.status < 300:
             lines += b"x-omnigate-receipt: %b\r\n" % self._exchange.id_bytes
         asked = head.headers.get(b"retry-after")
         if asked is not None and b"x-should-retry" not in head.headers:

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import attrs
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from omnigate.attested import (
-    MAX_EVIDENCE_BYTES,
-    MAX_NODES,
     MAX_REPORT_BYTES,
     MAX_TOLD,
     Evidence,
@@ -33,12 +31,12 @@ from omnigate.attested import (
     ToldBatch,
 )
 from omnigate.gateway.control_client import ControlError
+from omnigate.gateway.node_reports import NO_NODE, node_of
 from omnigate.gateway.tables import Upstream
 from omnigate.protocols.asked import Asked
 from omnigate.protocols.connector import UpstreamConnectError
 from omnigate.protocols.hashing import Hashed, HashingConnection
 from omnigate.protocols.upstream import ConnectionOwner
-from omnigate.wire.json_values import BoundsError, read_values
 
 #: Seconds after which the signature is asked for again.
 PAUSES: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -52,6 +50,9 @@ MAX_SIGNATURE_BYTES: Final = 64 * 1024
 EVIDENCE_SECONDS: Final = 3600.0
 MAX_REPORTS: Final = 256
 
+#: Where none came, or none of the node that signed, it is asked for again after this.
+NO_EVIDENCE_SECONDS: Final = 60.0
+
 #: Answers whose signature is being asked for; beyond that one is told as one without.
 MAX_ASKED: Final = 256
 
@@ -62,24 +63,11 @@ MAX_WAITING: Final = 2_000
 SEND_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
 
-#: What of a node's report is judged; the evidence of its graphics processors alone may be a
-#: megabyte, and is only said to be there.
-_PASSED_ON: Final[tuple[str, ...]] = (
-    "signing_address",
-    "request_nonce",
-    "intel_quote",
-    "event_log",
-    "tls_cert_fingerprint",
-)
-
 #: Answers to a question for a signature after which another one may be answered better.
 _LATER: Final = frozenset((202, 404, 408, 425, 429))
 
 #: Of evidence in one batch, but for the first in it.
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
-
-#: What is passed on of a report that tells of no node with the key that signed.
-_NO_NODE: Final = b"{}"
 
 _encode = msgspec.json.Encoder().encode
 _signature = msgspec.json.Decoder(Signature)
@@ -130,7 +118,8 @@ class Attesting:
         self._nonce = nonce
         self._waiting: deque[Told] = deque()
         self._asking: set[Deferred[None]] = set()
-        self._evidence: dict[tuple[str, str], tuple[float, Evidence]] = {}
+        self._evidence: dict[tuple[str, str], tuple[float, Evidence | None]] = {}
+        self._fetching: dict[str, DeferredLock] = {}
         self._timer: IDelayedCall | None = None
         self._sending = False
         self._stopped = False
@@ -209,10 +198,38 @@ class Attesting:
         return None
 
     async def _report(self, upstream: Upstream, model: str, address: str) -> Evidence | None:
-        """Return the report of a node, a kept one for an hour."""
-        known = self._evidence.get((upstream.config.name, address))
-        if known is not None and known[0] > self._clock.seconds():
-            return known[1]
+        """Return the report of a node, a kept one where there is one.
+
+        Of one upstream one is asked for at a time: it may be megabytes, and whoever else waits
+        for it mostly wants the same.
+        """
+        name = upstream.config.name
+        kept = self._kept(name, address)
+        if kept:
+            return kept[0]
+        lock = self._fetching.setdefault(name, DeferredLock())
+        await lock.acquire()
+        try:
+            kept = self._kept(name, address)
+            if kept:
+                return kept[0]
+            evidence, seconds = await self._fetched(upstream, model, address)
+            if len(self._evidence) >= MAX_REPORTS:
+                del self._evidence[next(iter(self._evidence))]
+            self._evidence[name, address] = self._clock.seconds() + seconds, evidence
+            return evidence
+        finally:
+            lock.release()
+
+    def _kept(self, name: str, address: str) -> tuple[Evidence | None] | None:
+        """Return what is known of a node, which may be that there is no report."""
+        until, evidence = self._evidence.get((name, address), (0.0, None))
+        return (evidence,) if until > self._clock.seconds() else None
+
+    async def _fetched(
+        self, upstream: Upstream, model: str, address: str
+    ) -> tuple[Evidence | None, float]:
+        """Ask for a report, and tell for how many seconds the answer counts."""
         nonce = self._nonce()
         query = {
             "model": model,
@@ -222,18 +239,11 @@ class Attesting:
         }
         path = f"/attestation/report?{urlencode(query)}"
         status, body = await self._get(upstream, path, MAX_REPORT_BYTES)
-        node = _node_of(body, address) if status == 200 else None
+        node = node_of(body, address) if status == 200 else None
         if node is None:
-            return None
+            return None, NO_EVIDENCE_SECONDS
         evidence = Evidence(nonce=nonce, fetched_at_ms=self._now_ms(), report=msgspec.Raw(node))
-        if node == _NO_NODE:
-            # Another one that answers for the same upstream may know it the next time.
-            return evidence
-        if len(self._evidence) >= MAX_REPORTS:
-            del self._evidence[next(iter(self._evidence))]
-        until = self._clock.seconds() + EVIDENCE_SECONDS
-        self._evidence[upstream.config.name, address] = until, evidence
-        return evidence
+        return evidence, NO_EVIDENCE_SECONDS if node == NO_NODE else EVIDENCE_SECONDS
 
     async def _get(self, upstream: Upstream, path: str, max_bytes: int) -> tuple[int, bytes]:
         """Ask the upstream once; status 0 where it does not answer."""
@@ -312,38 +322,3 @@ class Attesting:
             self._waiting.extendleft(reversed(batch))
         if self._waiting:
             self._send_after(RETRY_SECONDS)
-
-
-def _node_of(body: bytes, address: str) -> bytes | None:
-    """Return what of a report is judged, for the node with this address; None for none."""
-    try:
-        report = read_values(body)
-    except BoundsError:
-        return None
-    for node in _nodes(report):
-        signer = node.get("signing_address")
-        if isinstance(signer, str) and signer.removeprefix("0x").lower() == address:
-            break
-    else:
-        # No node of the report signs with this key, which is for the control plane to say.
-        return _NO_NODE if isinstance(report, dict) else None
-    kept: dict[str, Any] = {name: node[name] for name in _PASSED_ON if name in node}
-    info = node.get("info")
-    if isinstance(info, dict) and "tcb_info" in info:
-        kept["info"] = {"tcb_info": info["tcb_info"]}
-    if node.get("nvidia_payload"):
-        kept["nvidia_payload"] = "…"
-    passed = _encode(kept)
-    return passed if len(passed) <= MAX_EVIDENCE_BYTES else None
-
-
-def _nodes(report: Any) -> Iterator[dict[str, Any]]:
-    """Yield what may be nodes, in each of the shapes that are in use."""
-    if not isinstance(report, dict):
-        return
-    yield report
-    for name in ("model_attestations", "all_attestations", "gateway_attestation"):
-        found = report.get(name)
-        for node in found[:MAX_NODES] if isinstance(found, list) else (found,):
-            if isinstance(node, dict):
-                yield node

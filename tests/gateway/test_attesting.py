@@ -14,6 +14,7 @@ from omnigate.config.snapshot import SnapshotUpstream
 from omnigate.gateway import attesting as attesting_module
 from omnigate.gateway.attesting import (
     EVIDENCE_SECONDS,
+    NO_EVIDENCE_SECONDS,
     PAUSES,
     RETRY_SECONDS,
     SEND_SECONDS,
@@ -200,6 +201,7 @@ class AttestingTests(SynchronousTestCase):
             self.upstream.answer(reply(report))
             evidence = self.told()[-1]["evidence"]
             self.assertEqual(found, None if evidence is None else evidence["report"], report)
+            self.plane.advance(NO_EVIDENCE_SECONDS, 10)
 
     def test_reports_that_take_long(self) -> None:
         """One with very many values is not read, and costs next to nothing."""
@@ -211,15 +213,37 @@ class AttestingTests(SynchronousTestCase):
             self.upstream.answer(reply(body))
             self.assertLess(time.thread_time() - began, 0.2, many)
             self.assertIsNone(self.told()[-1]["evidence"])
+            self.plane.advance(NO_EVIDENCE_SECONDS, 10)
 
     def test_a_report_without_the_node(self) -> None:
-        """It is told of, and the next answer has another one asked for."""
+        """It is told of, and another one is asked for a minute later."""
         for report, found in ((b'{"signing_address":"0x00"}', False), (self.report(), True)):
             self.chat()
             self.upstream.answer(reply(self.signature()))
             self.assertIn(b"/attestation/report", self.asked())
             self.upstream.answer(reply(report))
-            self.assertEqual(found, bool(self.told()[-1]["evidence"]["report"]))
+            self.chat()
+            self.upstream.answer(reply(self.signature()))
+            self.assertNotIn(b"/attestation/report", self.asked())
+            for one in [one for one in self.told() if one["settled"]][-2:]:
+                self.assertEqual(found, bool(one["evidence"] and one["evidence"]["report"]))
+            self.plane.advance(NO_EVIDENCE_SECONDS, 10)
+
+    def test_one_report_at_a_time(self) -> None:
+        """Whoever wants the same one meanwhile waits for it, and asks for none."""
+        self.chat()
+        self.upstream.answer(reply(self.signature()))
+        asked = self.upstream
+        self.assertIn(b"/attestation/report", self.asked())
+        for _ in range(3):
+            self.chat()
+            self.upstream.answer(reply(self.signature()))
+        self.assertIsNot(asked, self.upstream)
+        self.assertNotIn(b"/attestation/report", self.upstream.requests())
+        asked.answer(reply(self.report()))
+        told = [one for one in self.told() if one["settled"]]
+        self.assertEqual(4, len(told))
+        self.assertTrue(all(one["evidence"] for one in told))
 
     def test_answers_after_which_it_is_asked_again(self) -> None:
         """A rate limit and the like say nothing of the signature."""
@@ -247,6 +271,15 @@ class AttestingTests(SynchronousTestCase):
         for body, _ in self.plane.posts:
             kept = [one["evidence"] for one in body["receipts"] if one["evidence"]]
             self.assertLessEqual(len(kept), 2)
+
+    def test_a_refusal(self) -> None:
+        """There is no receipt of it, and it names none."""
+        client = self.plane.client()
+        client.send(request(CHAT))
+        self.upstream.answer(reply(b'{"error":{"message":"no"}}', b"400 x"))
+        self.assertEqual(400, client.answer.status)
+        self.assertNotIn(b"x-omnigate-receipt", client.answer.headers)
+        self.assertEqual([], self.told())
 
     def test_what_is_not_asked_for(self) -> None:
         """An answer without an id, and one that was cut short."""
