@@ -26,6 +26,7 @@ from zope.interface import implementer
 
 from omnigate.certificates import Pair, PairError, day, read_pair
 from omnigate.named_files import open_at_once
+from omnigate.sealed_protocol import SealedProtocol
 from omnigate.tls_endpoint import CertificateError
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class TlsFactory(TLSMemoryBIOFactory):
         inner = self.wrappedFactory.buildProtocol(addr)
         if inner is None:
             return None
-        return self.protocol(self, inner)
+        return SealedProtocol(self, inner)  # type: ignore[no-untyped-call]
 
 
 def _state(path: str) -> _State:

@@ -34,6 +34,7 @@ FLOORS = {
             "named_files",
             "periods",
             "reactor_lag",
+            "sealed_protocol",
             "settings",
             "settings_table",
             "daemon_service",

@@ -94,8 +94,10 @@ class FilesApi:
         content_type = file.content_type.encode("ascii")
         if call.if_none_match and file.matches(call.if_none_match):
             return Answer(content_type=content_type, status=304, headers=headers)
+        # With HEAD, or of another state of the file, a range is none (RFC 9110, 13.1.5 and 14.2).
+        is_range = call.method == "GET" and call.if_range in ("", file.etag)
         try:
-            part = parse_range(call.range, file.size)
+            part = parse_range(call.range, file.size) if is_range else None
         except UnsatisfiableError:
             raise GatewayError(
                 "invalid_request",

@@ -291,6 +291,7 @@ class ControlRequest(Request):
             accept=self._header(b"accept"),
             if_none_match=self._header(b"if-none-match"),
             range=self._header(b"range"),
+            if_range=self._header(b"if-range"),
             key_sha256=self._of_client(b"x-omnigate-key-sha256"),
             idempotency_key=self._of_client(b"idempotency-key"),
             actor=admitted.actor,

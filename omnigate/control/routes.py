@@ -78,7 +78,7 @@ class Call:
         ``admin-key:NAME``, or the empty string where no operator's is asked for.
     :ivar address: where it came from.
     :ivar if_none_match: the ``if-none-match`` header, or the empty string.
-    :ivar range: the ``range`` header, or the empty string.
+    :ivar range: the ``range`` header, or the empty string; ``if_range`` the ``if-range`` header.
     :ivar key_sha256: on paths for data planes: the identity of the gateway key that a client has
         shown, or the empty string.
     :ivar idempotency_key: there: the ``idempotency-key`` header of the client, or the empty string.
@@ -97,6 +97,7 @@ class Call:
     accept: str = ""
     if_none_match: str = ""
     range: str = ""
+    if_range: str = ""
     key_sha256: str = ""
     idempotency_key: str = ""
     actor: str = ""

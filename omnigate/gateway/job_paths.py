@@ -2,7 +2,7 @@
 
 The control plane decides what they mean. What is sent to it with the internal token is narrow: a
 path out of these few, a query in plain characters (:mod:`omnigate.wire.target` saw to that), and
-two headers, each judged here.
+three headers, each judged here.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _PATH = re.compile(
 )
 _IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
 _RANGE = re.compile(rb"bytes=(?:[0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})")
+# A strong one; others, and dates, are those of no file here.
+_TAG = re.compile(rb'"[0-9a-f]{64}"')
 _SIGNATURE = re.compile(rb"(?:\A|&)signature=")
 
 # Of the control plane's answer, what says how a stored file is to be treated, where one in a bucket
@@ -110,9 +112,14 @@ def request_lines(head: RequestHead, kind: str, key_sha256: str, request_id: byt
             )
         lines += b"idempotency-key: %b\r\n" % idempotency_key
     wanted = head.headers.get(b"range")
-    # A range that is not understood is passed over (RFC 9110 §14.2).
-    if kind == FILES and wanted is not None and _RANGE.fullmatch(wanted):
-        lines += b"range: %b\r\n" % wanted
+    # A range that is not understood is passed over, and so is one with HEAD, or of another state of
+    # the file (RFC 9110 §13.1.5, §14.2).
+    takes_range = kind == FILES and head.method == b"GET"
+    if takes_range and wanted is not None and _RANGE.fullmatch(wanted):
+        state = head.headers.get(b"if-range", b"")
+        if not state or _TAG.fullmatch(state):
+            lines += b"range: %b\r\n" % wanted
+            lines += b"if-range: %b\r\n" % state if state else b""
     return lines
 
 

@@ -22,6 +22,7 @@ from omnigate.outbound.messages import (
     CONNECTION_LOST,
     NO_TURN,
     REFUSED,
+    TRUNCATED,
     Answer,
     Request,
     Sink,
@@ -164,6 +165,10 @@ class Dispatch:
             head += request.body
         exchange.begin(connection, head, request.method, body, keep=plan.reuse)
         answer = await exchange.answer
+        if plan.body is not None and answer.ok and not exchange.sent:
+            # What was said to be kept is not the file.
+            detail = "it was answered before all of the file was sent"
+            answer = attrs.evolve(answer, fault=TRUNCATED, detail=detail)
         return answer, exchange.headers
 
     async def _open(self, plan: Plan) -> Connection:

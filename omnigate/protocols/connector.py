@@ -56,6 +56,7 @@ from zope.interface import implementer
 
 from omnigate.named_files import open_at_once
 from omnigate.protocols.addresses import UpstreamAddress, authority
+from omnigate.sealed_protocol import SealedProtocol
 from omnigate.text import one_line, reason_of
 
 #: What a proxy may say before its empty line. Real ones say under 1 KiB; the same bound as for
@@ -370,6 +371,7 @@ async def _secure(
     """Speak TLS over an open connection and hand it to a new protocol."""
     handshake = _Handshake()
     factory = TLSMemoryBIOFactory(options, True, _Calls(lambda: handshake), clock=reactor)
+    factory.protocol = SealedProtocol
     tls = factory.buildProtocol(None)
     assert tls is not None
     assert tunnel.transport is not None

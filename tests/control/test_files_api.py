@@ -155,7 +155,15 @@ class PartsTest(FilesApiTestCase):
 
     def test_head(self) -> None:
         reply = self.get(range="bytes=0-4", method="HEAD")
-        self.assertEqual((reply.status, reply.body), (206, b""))
+        self.assertEqual((reply.status, reply.body), (200, b""))
+        self.assertEqual(reply.headers["content-length"], str(len(CONTENT)))
+
+    def test_only_of_the_state_that_the_client_has(self) -> None:
+        etag = self.get().headers["etag"]
+        self.assertEqual(self.get(range="bytes=0-4", if_range=etag).status, 206)
+        for other in (f"W/{etag}", '"other"', "Tue, 03 Nov 2026 10:00:00 GMT"):
+            reply = self.get(range="bytes=0-4", if_range=other)
+            self.assertEqual((reply.status, reply.body), (200, CONTENT), other)
 
     def test_beyond_the_end(self) -> None:
         reply = self.refused(416, "invalid_request", range="bytes=99999-")

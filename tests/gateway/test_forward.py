@@ -254,6 +254,25 @@ class ForwardTests(SynchronousTestCase):
         self.assertEqual(401, self.ask(get(b"/v1/jobs?signature=ab", secret="")).answer.status)
         self.nothing_held()
 
+    def test_ranges(self) -> None:
+        """They go on with GET, and with the state of the file that they are of."""
+        tag = b'"%b"' % (b"ab" * 32)
+        for method, lines, wanted in (
+            (b"GET", b"range: bytes=5-\r\n", b"range: bytes=5-\r\n"),
+            (b"GET", b"range: bytes=-5\r\nif-range: %b\r\n" % tag, b"if-range: %b\r\n" % tag),
+            (b"GET", b"range: bytes=5-\r\nif-range: W/%b\r\n" % tag, b""),
+            (b"GET", b"range: bytes=5-\r\nif-range: Tue, 03 Nov 2026 10:00:00 GMT\r\n", b""),
+            (b"GET", b"range: bytes=1-2,5-\r\n", b""),
+            (b"HEAD", b"range: bytes=5-\r\n", b""),
+        ):
+            client = self.ask(get(b"/v1/files/job_1/0", lines).replace(b"GET", method, 1))
+            sent = self.control.requests().rpartition(b"GET ")[2]
+            self.assertIn(wanted, sent, lines)
+            self.assertEqual(b"range: bytes" in sent, bool(wanted), lines)
+            self.control.answer(reply(b"0123456789", b"200 x"))
+            self.assertEqual(200, client.answer.status)
+        self.nothing_held()
+
     def test_a_long_answer_keeps_its_length(self) -> None:
         """It goes out as it comes, held to what was declared."""
         client = self.ask(get(b"/v1/files/job_1/0"))

@@ -7,7 +7,14 @@ import os
 from twisted.internet.defer import CancelledError, Deferred
 
 from omnigate.outbound.body_sender import PIECE_BYTES
-from omnigate.outbound.messages import CONNECTION_LOST, NOT_KEPT, TIMEOUT, Answer, Request
+from omnigate.outbound.messages import (
+    CONNECTION_LOST,
+    NOT_KEPT,
+    TIMEOUT,
+    TRUNCATED,
+    Answer,
+    Request,
+)
 from omnigate.testing.writer import SynchronousWriter
 from tests.outbound.test_client import OutboundCase
 
@@ -112,6 +119,19 @@ class FileTests(OutboundCase):
         self.peer.answers(200, b"", 'etag: "x"')
         answer = self.answer(answered)
         self.assertEqual((answer.ok, answer.headers["etag"]), (True, '"x"'))
+
+    def test_answered_too_early(self) -> None:
+        """What says yes to a part of a file has not kept the file; a refusal stays one."""
+        for status, fault in ((200, TRUNCATED), (403, "")):
+            answered = self.put()
+            self.writer.run(1)
+            self.peer.answers(status)
+            answer = self.answer(answered)
+            self.assertEqual((answer.status, answer.fault, answer.ok), (status, fault, False))
+            self.assertFalse(self.peer.open)
+            while self.writer.run():
+                pass
+            self.assertEqual(self.open_files(), 0)
 
     def test_empty(self) -> None:
         """Of an empty file nothing is read."""
