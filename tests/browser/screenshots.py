@@ -24,13 +24,19 @@ MAX_BYTES: Final = 150 * 1024
 #: Requests that a data plane serves before the first picture, whose waiting times are shown.
 TRAFFIC: Final = 12
 
+#: Those of media jobs; others than on the screen are not loaded.
+_PICTURES_ARE_THERE: Final = """() => Array.from(document.images)
+  .filter(image => image.getBoundingClientRect().bottom < innerHeight)
+  .every(image => image.complete)"""
+
 
 @attrs.frozen
 class Shot:
     """One picture.
 
     :ivar name: of its file, without the suffix.
-    :ivar path: what is opened; ``{request}`` is a request that fell over to another upstream.
+    :ivar path: what is opened; ``{request}`` is a request that fell over to another upstream,
+        ``{done}`` a media job.
     """
 
     name: str
@@ -46,6 +52,8 @@ SHOTS: Final = (
     Shot("requests", "/requests?status=failed", (1280, 1000)),
     Shot("requests-tablet", "/requests", (800, 900)),
     Shot("request", "/requests/one?id={request}", (1280, 1250)),
+    Shot("jobs", "/jobs", (1280, 830)),
+    Shot("job", "/jobs/{done}", (1280, 1250)),
     Shot("keys", "/keys", (1280, 830)),
     Shot("key", "/keys/support-bot", (1280, 1300)),
     Shot("models", "/models", (1280, 900)),
@@ -74,10 +82,11 @@ def take(gateway: Seeded, folder: Path) -> None:
             visit = Visit(gateway, size=shot.size, theme=shot.theme, browser=browser)
             with visit:
                 visit.sign_in()
-                visit.open(shot.path.format(request=request))
+                visit.open(shot.path.format(request=request, **gateway.jobs))
                 if shot.name == "try":
                     visit.page.get_by_role("button", name="Send").click()
                     visit.page.get_by_role("heading", name="Price").wait_for()
+                visit.page.wait_for_function(_PICTURES_ARE_THERE)
                 for live in visit.page.locator(".live-words").all():
                     live.filter(has_text="Live").wait_for()
                 png = visit.page.screenshot(animations="disabled")
