@@ -44,6 +44,9 @@ FAREWELL_SECONDS: Final = 10.0
 #: How long one poll may take with all its requests: its answer may hold the media, up to 256 MiB.
 POLL_SECONDS: Final = 1_800.0
 
+#: How long the one poll may take that a job out of time has after a restart.
+LAST_SECONDS: Final = 60.0
+
 #: How long a cancel may take.
 CANCEL_SECONDS: Final = 120.0
 
@@ -135,9 +138,17 @@ class Attempting:
             return Delivered(outcome)
         return self._failed(outcome)
 
-    async def go_on(self, handle: Handle) -> End:
-        """Poll until there is an end."""
+    async def go_on(self, handle: Handle, *, is_resumed: bool = False) -> End:
+        """Poll until there is an end.
+
+        :param is_resumed: whether nobody has polled for a while, since the gateway was down: then
+            it is polled once also where it is out of time, for it may be done, and paid.
+        """
         bad, wait = 0, self.interval()
+        if is_resumed and self._is_over():
+            wait = 0.0
+        else:
+            is_resumed = False
         while True:
             if self.wish.asked:
                 self.wish.asked = False
@@ -149,9 +160,10 @@ class Attempting:
             await self.wish.sleep(self.conversing.alarms, min(wait, self._left))
             if self._is_wished():
                 continue
-            if self._is_over():
+            if self._is_over() and not is_resumed:
                 return await self._abandon(handle, self._out_of_time())
-            outcome = await self._poll(handle)
+            outcome = await self._poll(handle, LAST_SECONDS if is_resumed else self._left)
+            is_resumed = False
             if outcome is None:
                 return await self._abandon(handle, self._out_of_time())
             if isinstance(outcome, Done):
@@ -179,7 +191,9 @@ class Attempting:
     def _is_wished(self) -> bool:
         return self.wish.asked
 
-    async def _poll(self, handle: Handle) -> Running | Done | Failed | Stopped | Transient | None:
+    async def _poll(
+        self, handle: Handle, seconds: float
+    ) -> Running | Done | Failed | Stopped | Transient | None:
         """Poll once.
 
         :return: None where it is out of time.
@@ -187,7 +201,7 @@ class Attempting:
         task = self.task()
         try:
             return await self._led(
-                task, self.adapter.poll(task, handle), min(self._left, POLL_SECONDS)
+                task, self.adapter.poll(task, handle), min(seconds, POLL_SECONDS)
             )
         except OutOfTime:
             if self._is_over():

@@ -189,10 +189,7 @@ class Life:
     async def _tried(
         self, route: MediaRouteConfig, target: Target, sent: list[dict[str, Any]]
     ) -> End:
-        """Submit it, where that was not done, and see it to its end.
-
-        :param sent: the input, which is taken out once it is sent.
-        """
+        """See it to its end; ``sent`` has the input, which is taken out once that is sent."""
         means, job = self._means, self.job
         spent_ms = max(0, means.now_ms() - job.attempts[-1].started_ms)
 
@@ -223,7 +220,7 @@ class Life:
         if self._is_stopping:
             raise CancelledError
         sent.clear()
-        return await attempting.go_on(handle)
+        return await attempting.go_on(handle, is_resumed=bool(job.provider_job_id))
 
     async def _accepted(self, handle: Handle) -> None:
         self.job = await self._means.keeping.change(

@@ -264,7 +264,8 @@ class Runner:
         """Run what nobody runs: what a restart left, and what found no place in line."""
         if self._jobs.open_jobs <= len(self._lives) + self._queued():
             return
-        jobs = self._jobs.unfinished()
+        # Those that run already have the first places: their time goes on.
+        jobs = sorted(self._jobs.unfinished(), key=lambda job: job.status == QUEUED)
         for start in range(0, len(jobs), STEP):
             for job in jobs[start : start + STEP]:
                 now = self._jobs.get(job.id)

@@ -560,9 +560,9 @@ class RestartTests(RunnerCase):
         self.assertEqual(self.provider.heard, ["words.example/submit"] * 2)
 
     def test_the_time_counts_on(self) -> None:
-        """From the beginning of the attempt."""
+        """From the beginning of the attempt; but one poll comes first."""
         self.use(timeout_s=10)
-        self.says("accepted p1", "stopped")
+        self.says("accepted p1", "running", "stopped")
         job = self.new_job()
         self.runner.abandon()
         self.clock.advance(11)
@@ -571,6 +571,16 @@ class RestartTests(RunnerCase):
         assert job.error is not None
         self.assertEqual((job.status, job.error.code), ("failed", PROVIDER_TIMEOUT))
         self.assertEqual(self.provider.heard[-1], "words.example/cancel p1")
+
+    def test_what_was_done_meanwhile_is_not_thrown_away(self) -> None:
+        """However long the gateway was down."""
+        self.use(timeout_s=10)
+        self.says("accepted p1", "done 1")
+        job = self.new_job()
+        self.runner.abandon()
+        self.clock.advance(1_000)
+        self.restart()
+        self.assertEqual(self.job(job).status, "succeeded")
 
     def test_a_target_that_the_config_has_no_more_is_given_up(self) -> None:
         """The next one is tried."""
@@ -623,6 +633,19 @@ class RestartTests(RunnerCase):
         self.restart()
         self.assertEqual((self.job(job).status, self.job(other).status), ("canceled", "canceled"))
         self.assertEqual(self.provider.heard[2:], ["words.example/cancel p2"])
+
+    def test_what_runs_has_the_first_place(self) -> None:
+        """Before a job that is older and waits: its time goes on."""
+        self.media = attrs.evolve(self.media, max_running_per_provider=1)
+        waits = self.made_job()
+        self.says("accepted p1")
+        runs = self.new_job()
+        self.restart()
+        self.wait()
+        self.assertEqual(self.provider.heard[1:], ["words.example/poll p1"])
+        self.provider.say("done 1")
+        self.turn()
+        self.assertEqual((self.job(runs).status, self.job(waits).status), ("succeeded", "running"))
 
     def test_what_waits_is_taken_up(self) -> None:
         """Also what nobody put in line."""
