@@ -295,7 +295,7 @@ class Credentials:
             self.internal_lockout.wrong(address, self._now())
         self._count(INTERNAL, "wrong" if internal else "missing")
         raise GatewayError(
-            "invalid_api_key",
+            "invalid_token",
             "the internal token is missing or wrong; OMNIGATE_INTERNAL_TOKEN must be the same "
             "on both planes",
         )
@@ -309,7 +309,7 @@ class Credentials:
                 self._count(audience, "locked")
             seconds = min(MAX_OWN_RETRY_AFTER, int(wait) + 1)
             raise GatewayError(
-                "too_many_attempts" if audience == ADMIN else "rate_limit_exceeded",
+                "too_many_attempts",
                 f"too many wrong credentials from this address; wait {seconds} seconds",
                 retry_after=seconds,
             )

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 from twisted.internet.defer import DeferredSemaphore
 
-from omnigate.config.media import MediaConfig, MediaRouteConfig
 from omnigate.config.schema import Config
 from omnigate.control.budget_watch import BudgetWatch
 from omnigate.control.gateway_key import GatewayKey
@@ -155,7 +154,11 @@ class JobsApi:
             if known is not None:
                 return self._answer(same_request(known, request.sha256))
         self._check_key(key, request.model, is_counted=repeat not in self._under_way)
-        route = _route(media, request.model)
+        route = self._config().media_by_model.get(request.model)
+        if route is None:
+            raise GatewayError(
+                "model_not_found", f"there is no media model {quoted(request.model)}"
+            )
         check_input(route, self._adapters, request.input)
         if request.webhook_url is not None:
             self._check_webhook(key, request.webhook_url)
@@ -312,13 +315,6 @@ class _Buckets:
             for sha256, bucket in self._buckets.items()
             if self._key_of(sha256) is not None
         }
-
-
-def _route(media: MediaConfig, model: str) -> MediaRouteConfig:
-    for route in media.routes:
-        if route.model == model:
-            return route
-    raise GatewayError("model_not_found", f"there is no media model {quoted(model)}")
 
 
 def _new_job(key: GatewayKey, request: JobRequest, idempotency_key: str) -> NewJob:

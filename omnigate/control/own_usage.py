@@ -30,7 +30,6 @@ class OwnUsage:
         self._max_jobs_per_day = max_jobs_per_day
         self._book = book
         self._watch = watch
-        self._known: tuple[tuple[int, int], dict[str, GatewayKey]] = ((-1, -1), {})
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoint for the router."""
@@ -42,16 +41,10 @@ class OwnUsage:
             raise GatewayError(
                 "not_ready", "what keys have spent is still being read; try again", retry_after=1
             )
-        key = self._by_identity().get(call.name)
+        key = self._book.owner(call.name)
         if key is None:
             raise GatewayError("not_found", "no key has this identity")
         return Answer(encode(self._told(key)))
-
-    def _by_identity(self) -> dict[str, GatewayKey]:
-        revision = self._book.revision
-        if self._known[0] != revision:
-            self._known = revision, {key.sha256: key for key in self._book}
-        return self._known[1]
 
     def _told(self, key: GatewayKey) -> dict[str, Any]:
         stands = self._watch.standing(key)

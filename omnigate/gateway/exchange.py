@@ -120,10 +120,6 @@ class Exchange:
         try:
             if self.endpoint is None:
                 self._body_of_other(data, last)
-            elif last and self._arriving is None:
-                self.body = data
-                self.scan = scan_body(data)
-                self._forward()
             elif self.take_in(data, last):
                 self._forward()
         except ScanError as error:

@@ -59,6 +59,20 @@ class _Told(msgspec.Struct):
 
 _told = msgspec.json.Decoder(_Told)
 
+#: How the control plane refuses a data plane that has not the right token. That is no client's
+#: business, and clients would take it for their own key's.
+_REFUSED_US: Final = frozenset(("invalid_token", "too_many_attempts"))
+
+#: With which code the control plane refuses to be read, by the status: of an answer to HEAD nothing
+#: else is known.
+_CODES: Final = {
+    400: "invalid_request",
+    403: "invalid_signature",
+    404: "not_found",
+    416: "invalid_request",
+    429: "rate_limit_exceeded",
+}
+
 
 def begin(exchange: Exchange, job: JobPath) -> bool:
     """Judge the head of a request of the jobs API, and take a place for it.
@@ -192,7 +206,7 @@ class Forward:
         self.deadline = NEVER
 
     @property
-    def _starts_work(self) -> bool:
+    def _is_post(self) -> bool:
         return self._exchange.head.method == b"POST"
 
     # -- the exchange's side
@@ -216,7 +230,7 @@ class Forward:
 
     def client_lost(self) -> None:
         """The client is gone; whether a job was made is still to be learnt."""
-        if self._starts_work and self._sent and not self._exchange.response.started:
+        if self._is_post and self._sent and not self._exchange.response.started:
             self._client_left = True
             return
         self._drop()
@@ -236,7 +250,7 @@ class Forward:
 
     def _ask(self) -> None:
         client = self._forwards.client
-        connection = None if self._starts_work or self._fresh else client.take()
+        connection = None if self._is_post or self._fresh else client.take()
         if connection is not None:
             self._send(connection)
             return
@@ -264,7 +278,7 @@ class Forward:
         target = b"/internal" + exchange.target.path.encode("ascii")
         if exchange.target.query:
             target += b"?" + exchange.target.query
-        method = b"POST" if self._starts_work else b"GET"
+        method = b"POST" if self._is_post else b"GET"
         watchdog = exchange.plane.watchdog
         self.deadline = watchdog.after(HEAD_SECONDS)
         watchdog.add(self)
@@ -288,6 +302,10 @@ class Forward:
         if response.head_only:
             self._drop()
             if response.ended:
+                return
+            if head.status == 401:
+                # Of a key that may not, or of us; what it says of it is not read.
+                self._lost("it answered 401")
                 return
             lines = answer_lines(head, id_lines(self._exchange.id_bytes))
             size = head.content_length if head.framing == "length" else None
@@ -313,6 +331,9 @@ class Forward:
         self._connection = None
         head, exchange = self._head, self._exchange
         assert head is not None
+        if head.status in (401, 429) and _code_in(body) in _REFUSED_US:
+            self._lost(f"it refuses this data plane ({head.status}); the tokens must be the same")
+            return
         response = exchange.response
         if not response.ended:
             response.bytes_out = len(body)
@@ -351,7 +372,7 @@ class Forward:
         """It broke off, and nothing of it was sent."""
         self._unwatch()
         self._connection = None
-        if loss is Loss.STALE and not self._starts_work and not self._fresh:
+        if loss is Loss.STALE and not self._is_post and not self._fresh:
             # Reading twice is harmless.
             self._fresh = True
             self._ask()
@@ -361,7 +382,7 @@ class Forward:
     def _lost(self, reason: str) -> None:
         self._unwatch()
         self._connection = None
-        self.log.warn("the control plane's answer was lost: {reason}", reason=reason)
+        self.log.warn("the control plane gave no answer of use: {reason}", reason=reason)
         self._refuse(unavailable())
 
     def deadline_passed(self, now: float) -> None:
@@ -421,7 +442,10 @@ class Forward:
         if status < 400:
             settle.read(exchange, status, self._job.kind)
         else:
-            settle.refusal(exchange, _code_of(body, status), status)
+            code = _code_in(body)
+            if code not in ERRORS:
+                code = _CODES.get(status, "control_plane_unavailable")
+            settle.refusal(exchange, code, status)
         self._ended = True
 
     def _refuse(self, error: GatewayError) -> None:
@@ -447,15 +471,12 @@ class Forward:
         self._exchange.plane.watchdog.discard(self)
 
 
-def _code_of(body: bytes, status: int) -> str:
-    """The code of a refusal; of one that is not in our shape, what its status is closest to."""
+def _code_in(body: bytes) -> str:
+    """The code in a refusal; empty where its body was not read, or is not in our shape."""
     try:
-        code = _told.decode(body).error.code
+        return _told.decode(body).error.code
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        code = ""
-    if code in ERRORS:
-        return code
-    return "not_found" if status == 404 else "control_plane_unavailable"
+        return ""
 
 
 def unavailable() -> GatewayError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import attrs
 from twisted.python.failure import Failure
@@ -48,14 +48,6 @@ class Hashed:
     completion_id: str
 
 
-class HasSubject(Protocol):
-    """A receiver whose exchange is to be told of."""
-
-    @property
-    def subject(self) -> Any:
-        """What it is about; None: it is not to be told of."""
-
-
 class HashingConnection(UpstreamConnection):
     """See the module's docstring.
 
@@ -67,7 +59,7 @@ class HashingConnection(UpstreamConnection):
         self._told = told
 
     def send(self, request: bytes, receiver: AnswerReceiver) -> None:
-        """Write a request; where its receiver has a subject, it is hashed."""
+        """Write a request; where its receiver has a ``subject`` that is not None, it is hashed."""
         subject = getattr(receiver, "subject", None)
         if subject is not None:
             receiver = _Hashing(self._owner, request, receiver, subject, self._told)

@@ -17,8 +17,6 @@ FAILED: Final = "failed"
 #: There is nothing to judge: no signature after all tries, or an answer that was cut short.
 UNAVAILABLE: Final = "unavailable"
 
-VERDICTS: Final = (PENDING, SIGNED, FAILED, UNAVAILABLE)
-
 #: Why a verdict is not what one would like.
 HASH_MISMATCH: Final = "hash_mismatch"
 MODEL_MISMATCH: Final = "model_mismatch"

@@ -136,6 +136,7 @@ class ReceiptStore:
 
         What was judged is not judged again: a batch may come twice, or late. But of a request that
         was sent to another target after an answer of no use, the answer that came last counts.
+        What cannot be judged is logged and passed over.
         """
         for one in told:
             known = self._receipts.get(one.exchanged.id)
@@ -146,8 +147,9 @@ class ReceiptStore:
             except (WriterBusyError, WriterStoppedError):
                 raise
             except Exception:
-                self._crashed(Failure())
-                raise
+                # What others sent must stop no store; a batch that was not taken would come again.
+                self._log.failure("receipt {id} cannot be judged", id=one.exchanged.id)
+                continue
             known = self._receipts.get(receipt.id)
             if known is not None and not _may_replace(receipt, known):
                 continue

@@ -122,13 +122,13 @@ class CredentialsTests(SynchronousTestCase):
     def test_a_wrong_data_plane_does_not_silence_a_right_one(self) -> None:
         """Wrong internal tokens are throttled; the right one passes from the same address."""
         for _ in range(WRONG_IN_WINDOW):
-            self.assertEqual(self.code(INTERNAL, [b"wrong"], []), "invalid_api_key")
-        self.assertEqual(self.code(INTERNAL, [b"wrong"], []), "rate_limit_exceeded")
+            self.assertEqual(self.code(INTERNAL, [b"wrong"], []), "invalid_token")
+        self.assertEqual(self.code(INTERNAL, [b"wrong"], []), "too_many_attempts")
         self.assertEqual(self.counted[-1], (INTERNAL, "locked"))
         self.assertEqual(self.code(INTERNAL, [INTERNAL_TOKEN.encode()], []), "")
         self.assertEqual(self.code(ADMIN, [], [b"Bearer " + ADMIN_TOKEN.encode()]), "")
 
     def test_non_ascii_tokens(self) -> None:
         """Any bytes may be shown; they are wrong, not an error."""
-        self.assertEqual(self.code(INTERNAL, [b"\xff\xfe"], []), "invalid_api_key")
+        self.assertEqual(self.code(INTERNAL, [b"\xff\xfe"], []), "invalid_token")
         self.assertEqual(self.code(ADMIN, [], [b"Bearer \xff\xfe"]), "invalid_token")

@@ -173,7 +173,7 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual(reply.json()["code"], "invalid_token")
         reply = self.talk.ask("GET", "/internal/config")
         self.assertEqual(reply.headers["content-type"], "application/json")
-        self.assertEqual(reply.json()["error"]["code"], "invalid_api_key")
+        self.assertEqual(reply.json()["error"]["code"], "invalid_token")
         channel, transport = self.talk.connect()
         channel.dataReceived(b"GET /internal/config HTTP/1.1\r\n\r\n")
         reply, _ = read_reply(transport.value())

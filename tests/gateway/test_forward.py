@@ -134,6 +134,19 @@ class ForwardTests(SynchronousTestCase):
         self.assertEqual([("k1", "too_many_open_jobs"), ("k1", "not_found")], self.plane.refused)
         self.nothing_held()
 
+    def test_a_refusal_of_the_data_plane(self) -> None:
+        """What is the operator's to mend is not told to a client as a fault of its key."""
+        for status, code in ((b"401 x", b"invalid_token"), (b"429 x", b"too_many_attempts")):
+            refusal = b'{"error":{"message":"the token","type":"x","code":"%b"}}' % code
+            for asked in (get(b"/v1/jobs"), request(JOB, b"/v1/jobs")):
+                client = self.ask(asked)
+                self.control.answer(reply(refusal, status))
+                self.assertEqual(
+                    (502, "control_plane_unavailable"), (client.answer.status, client.answer.code)
+                )
+                self.assertNotIn(b"token", client.answer.body)
+        self.nothing_held()
+
     def test_who_may_not(self) -> None:
         """No key, one that is for other endpoints, one without a budget; which may still read."""
         self.assertEqual(
@@ -415,6 +428,21 @@ class ForwardTests(SynchronousTestCase):
             (200, b"900000", b""), (told.status, told.headers[b"content-length"], told.body)
         )
         self.assertTrue(client.open)
+        self.nothing_held()
+
+    def test_refusals_of_head(self) -> None:
+        """They are counted by their status, since nobody reads what they say."""
+        for status, code in (
+            (b"404 x", "not_found"),
+            (b"429 x", "rate_limit_exceeded"),
+            (b"401 x", "control_plane_unavailable"),
+            (b"500 x", "control_plane_unavailable"),
+        ):
+            client = self.ask(get(b"/v1/jobs", method=b"HEAD"))
+            self.control.answer(reply(b"{}", status))
+            [told] = client.answers(b"HEAD")
+            wanted = 502 if status == b"401 x" else int(status[:3])
+            self.assertEqual((wanted, code), (told.status, self.plane.refused[-1][1]))
         self.nothing_held()
 
     def test_bounds(self) -> None:

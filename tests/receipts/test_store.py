@@ -15,6 +15,8 @@ from omnigate import files
 from omnigate.attested import Signature, Told
 from omnigate.receipts import receipt as words
 from omnigate.receipts import store as store_module
+from omnigate.receipts.judging import judge
+from omnigate.receipts.receipt import Receipt
 from omnigate.receipts.store import ReceiptStore
 from omnigate.testing.memory_disk import MemoryDisk
 from omnigate.testing.writer import SynchronousWriter
@@ -120,6 +122,21 @@ class StoreTests(SynchronousTestCase):
         self.done(self.store.take([told]))
         self.clock.advance(1)
         self.assertIsNotNone(self.opened().get(name))
+
+    def test_one_that_cannot_be_judged(self) -> None:
+        """It is passed over: it would come again and again, and the others must not suffer."""
+
+        def broken(told: Told, now_ms: int) -> Receipt:
+            if told.exchanged.id == "odd":
+                raise ZeroDivisionError
+            return judge(told, now_ms)
+
+        self.patch(store_module, "judge", broken)
+        told = [Told(exchanged=exchanged(id=name, ts_ms=self.now_ms)) for name in ("odd", "r2")]
+        self.done(self.store.take(told))
+        self.assertEqual(([], None), (self.crashes, self.store.get("odd")))
+        self.assertIsNotNone(self.store.get("r2"))
+        self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
 
     def test_bounds(self) -> None:
         """The newest so many, and none older than the setting."""
