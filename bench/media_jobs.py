@@ -127,6 +127,7 @@ async def _measure(reactor: Any, folder: str, port: int, jobs: int) -> None:
             reader=writer("reader"),
             clock=reactor,
             now_ms=_now_ms,
+            steady=time.monotonic,
             connect=lambda guard: Outbound(reactor, guard),
             pause=lambda: deferLater(reactor, 0),
         ),

@@ -312,6 +312,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             reader=media_reader,
             clock=lasting.clock,
             now_ms=lasting.now_ms,
+            steady=lasting.steady,
             connect=lasting.connect,
             pause=lasting.pause,
         ),

@@ -42,6 +42,7 @@ from omnigate.jobs.store import JobStore
 from omnigate.jobs.stored_files import StoredFiles
 from omnigate.jobs.turn_budget import TurnBudget
 from omnigate.jobs.webhooks.delivery import Webhooks
+from omnigate.ledger.trusted_time import TrustedTime
 from omnigate.periods import DAY_MS
 
 #: How often it is looked whether the log is to be written anew, and which jobs are past keeping.
@@ -137,6 +138,8 @@ class MediaJobs:
         )
         self._timer: IDelayedCall | None = None
         self._is_sweeping = False
+        # By the wall clock alone, one that is a month ahead for a minute would have all files gone.
+        self._trusted = TrustedTime(0, None, 0.0)
 
     # -- as a store ---------------------------------------------------------------------------
 
@@ -150,11 +153,14 @@ class MediaJobs:
         self.store.watchers.append(self.figures.changed)
         self.store.removal_watchers.append(self._removed)
         self.store.removal_watchers.append(self.figures.removed)
-        jobs = self.store.every()
+        jobs, known_ms = self.store.every(), 0
         for start in range(0, len(jobs), STEP):
-            self.outputs.names.load(jobs[start : start + STEP])
-            self.figures.load(jobs[start : start + STEP])
+            some = jobs[start : start + STEP]
+            self.outputs.names.load(some)
+            self.figures.load(some)
+            known_ms = max(known_ms, *(max(job.created_ms, job.finished_ms) for job in some))
             await around.pause()
+        self._trusted = TrustedTime(around.now_ms(), known_ms or None, around.steady())
         await self.outputs.open()
         self.webhooks.start()
         await self.runner.open()
@@ -210,9 +216,11 @@ class MediaJobs:
     async def _swept(self) -> None:
         try:
             await self.store.check()
-            days = self._around.config().retention.jobs_days
+            around = self._around
+            now_ms = self._trusted.look(around.now_ms(), around.steady())
+            days = around.config().retention.jobs_days
             if days:
-                removed = await self.store.sweep(self._around.now_ms() - days * DAY_MS)
+                removed = await self.store.sweep(now_ms - days * DAY_MS)
                 if removed:
                     self._log.info(
                         "{count} jobs were older than {days} days, and removed",

@@ -52,6 +52,7 @@ class Surroundings:
     :ivar writer: whose thread takes what arrives.
     :ivar worker: whose thread does what takes long.
     :ivar reader: whose thread reads files for those who download them, and for the bucket.
+    :ivar steady: seconds that nobody sets.
     :ivar connect: makes what sends requests.
     :ivar pause: lets the reactor do something else.
     """
@@ -67,6 +68,7 @@ class Surroundings:
     reader: IWriter
     clock: IReactorTime
     now_ms: Callable[[], int]
+    steady: Callable[[], float]
     connect: Callable[[AddressGuard], Outbound]
     pause: Callable[[], Awaitable[None]]
 

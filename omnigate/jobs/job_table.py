@@ -16,6 +16,9 @@ from omnigate.periods import DAY_MS
 #: to go on then.
 MAX_LOOKED_AT: Final = 20_000
 
+#: Jobs that may stand before older ones, since a clock was ahead when they were made.
+MAX_AHEAD: Final = 1_000
+
 #: The states of a job that is not final.
 OPEN: Final = (QUEUED, RUNNING)
 
@@ -50,8 +53,8 @@ class KeyTally:
 
     :ivar kept: its jobs that are kept.
     :ivar open: those that are not final.
-    :ivar day: the last UTC day on which it made one, in days since 1970; the days of a clock that
-        was put back count as that one.
+    :ivar day: the last UTC day on which it made one, in days since 1970; the day before, by a clock
+        that was put back, counts as that one.
     :ivar made: how many it made on that day.
     """
 
@@ -61,12 +64,13 @@ class KeyTally:
     made: int = 0
 
     def made_on(self, day: int) -> int:
-        """Return how many it made on that day, or later."""
-        return self.made if day <= self.day else 0
+        """Return how many it made on that day, or on the next."""
+        # A clock that was years ahead for a moment must not count for years.
+        return self.made if self.day - 1 <= day <= self.day else 0
 
     def count(self, day: int) -> None:
         """Count one that is made on that day."""
-        if day > self.day:
+        if not self.day - 1 <= day <= self.day:
             self.day, self.made = day, 0
         self.made += 1
 
@@ -159,9 +163,11 @@ class JobTable:
         to go, and the few that cannot.
         """
         found: list[str] = []
+        newer = 0
         for job_id in self._ids:
             job = self._entries[job_id].job
-            if job.created_ms >= before_ms or len(found) >= limit:
+            newer += job.created_ms >= before_ms
+            if newer > MAX_AHEAD or len(found) >= limit:
                 break
             ended_ms = job.finished_ms or job.created_ms
             if job.is_final and ended_ms < before_ms and job_id not in self._debts:

@@ -139,6 +139,7 @@ class Plane:
         self.slow_starts = False
         self.clock = Clock()
         self.clock.advance(START)
+        self.ahead_seconds = 0.0
         self.writer = SynchronousWriter()
         self.config_path = os.path.join(folder, "omnigate.toml")
         self.write_config(config)
@@ -168,7 +169,7 @@ class Plane:
             metrics=self.metrics,
             reports=self.reports,
             clock=self.clock,
-            wall=self.clock.seconds,
+            wall=lambda: self.now_ms() / 1000,
             steady=self.clock.seconds,
             make_writer=self.make_writer,
             metrics_writer=self.scrape_writer,
@@ -228,7 +229,7 @@ class Plane:
         self.pauses += 1
 
     def now_ms(self) -> int:
-        return int(self.clock.seconds() * 1000)
+        return int((self.clock.seconds() + self.ahead_seconds) * 1000)
 
     def write_config(self, text: str) -> None:
         with open(self.config_path, "w", encoding="utf-8") as file:

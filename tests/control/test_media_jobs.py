@@ -173,6 +173,23 @@ class MediaJobsTests(SynchronousTestCase):
         self.assertIsNone(self.plane.generation.jobs.get(job_id))
         self.assertFalse(os.path.exists(path))
 
+    def test_a_clock_that_is_ahead_for_a_while_removes_nothing(self) -> None:
+        """Also where it is so at a start; one that stays ahead is believed after an hour."""
+        job_id = self.make()
+        self.answer({"id": "p1", "status": "starting"})
+        self.finish()
+        path = os.path.join(self.folder, "media", self.job(job_id).outputs[0].name)
+        self.plane.ahead_seconds = 40 * 86_400.0
+        self.plane.clock.advance(120)
+        self.turn()
+        self.crash()
+        self.plane.clock.advance(120)
+        self.turn()
+        self.assertTrue(os.path.exists(path))
+        self.plane.clock.advance(3_600)
+        self.turn()
+        self.assertFalse(os.path.exists(path))
+
     def test_a_file_stays_while_a_job_shares_it(self) -> None:
         """Whoever made it."""
         cached = MEDIA_CONFIG.replace('model = "picture"', 'model = "picture"\ncache_ttl_s = 86400')

@@ -316,6 +316,20 @@ class LimitsTests(StoreCase):
         self.now_ms += 1
         self.make(limits=limits)
 
+    def test_a_clock_that_was_ahead_does_not_use_up_the_days_to_come(self) -> None:
+        """A day back counts as the same day, so that nobody gains by it; a year back does not."""
+        limits = KeyLimits(0, 1)
+        self.now_ms += 365 * DAY_MS
+        self.make(limits=limits)
+        self.now_ms -= DAY_MS
+        self.assertEqual(self.refusal(limits), "too_many_jobs_today")
+        self.now_ms = NOW_MS
+        self.make(limits=limits)
+        self.start()
+        self.assertEqual(self.refusal(limits), "too_many_jobs_today")
+        self.now_ms += DAY_MS
+        self.make(limits=limits)
+
     def test_a_repeat_is_answered_whatever_the_limits(self) -> None:
         """It makes nothing, so nothing is counted."""
         limits = KeyLimits(1, 1)
@@ -696,6 +710,15 @@ class RetentionTests(StoreCase):
             self.assertEqual(self.ids(self.store.newest().jobs), [young.id, waiting.id, owing.id])
             self.start()
         self.make(idempotency_key="k")
+
+    def test_old_ones_behind_those_of_a_clock_that_was_ahead(self) -> None:
+        """Jobs stand in the order they were made in, whatever their time."""
+        self.now_ms += 365 * DAY_MS
+        ahead = self.end(self.make())
+        self.now_ms = NOW_MS
+        old = self.end(self.make())
+        self.assertEqual(self.ids(self.done(self.store.sweep(NOW_MS + 1))), [old.id])
+        self.assertIsNotNone(self.store.get(ahead.id))
 
     def test_many_are_removed_batch_by_batch(self) -> None:
         """Each batch is one line."""

@@ -130,6 +130,7 @@ class WholePlayer:
                 reader=SynchronousWriter(),
                 clock=clock,
                 now_ms=self._now_ms,
+                steady=clock.seconds,
                 connect=lambda guard: Outbound(
                     clock, guard, resolve=self._network.resolve, connect=self._network.connect
                 ),
