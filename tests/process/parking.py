@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from omnigate.jobs.job import DELIVERED, Job
 from omnigate.jobs.job_life import Life
+from omnigate.jobs.runner import Runner
 from omnigate.jobs.store import JobStore
 
 #: The variable that names the folder of the files that tell.
@@ -30,7 +31,10 @@ PROGRAM: Final = (
 #: The changes of a job that the disk sees, in their order; a job may stay before or after each.
 CHANGES: Final = ("target", "accepted", "cancel", "final", "attempt", "delivered", "cost")
 
-#: Before a job is looked at at all; its client may have been answered.
+#: It is on the disk, and its client has not been answered.
+UNANSWERED: Final = "unanswered"
+
+#: Before it is looked at at all; its client may have been answered.
 CREATED: Final = "created"
 
 
@@ -61,7 +65,7 @@ async def _stay(job: Job | None, place: str) -> None:
 
 def install() -> None:
     """Put the places on the way, before the daemon is made."""
-    change, live = JobStore.change, Life.live
+    change, live, begin = JobStore.change, Life.live, Runner.begin
 
     async def changes(self: JobStore, job_id: str, **fields: Any) -> Job:
         job, kind = self.get(job_id), kind_of(fields)
@@ -74,6 +78,11 @@ def install() -> None:
         await _stay(self.job, CREATED)
         return await live(self)
 
+    async def begins(self: Runner, job: Job) -> Job:
+        await _stay(job, UNANSWERED)
+        return await begin(self, job)
+
     store: Any = JobStore
     life: Any = Life
-    store.change, life.live = changes, lives
+    runner: Any = Runner
+    store.change, life.live, runner.begin = changes, lives, begins

@@ -7,6 +7,7 @@ end: submitted once, stored whole, in the ledger once, told no more often than i
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -15,9 +16,9 @@ from typing import Any, Final
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.process.daemons import verify_ledger, wait_for
+from tests.process.daemons import Answer, verify_ledger, wait_for
 from tests.process.media import PER_JOB, MediaGateway, route, sha256
-from tests.process.parking import CREATED, FOLDER, PROGRAM
+from tests.process.parking import CREATED, FOLDER, PROGRAM, UNANSWERED
 
 #: How often a webhook may be sent here.
 MAX_ATTEMPTS: Final = 2
@@ -51,6 +52,7 @@ class Case:
 DOUBTFUL: Final = (1, 2)
 
 CASES: Final = (
+    Case("before its client is answered", UNANSWERED),
     Case("created", CREATED),
     Case("before its target is written", "before target"),
     Case("before its submit", "after target"),
@@ -128,16 +130,46 @@ class JobKillTests(SynchronousTestCase):
         """Make a job and wait until it is where it is to be killed."""
         gateway = self.gateway
         gateway.fake(f"/_/hook/{self.hook(case)}", {"mode": case.hook})
+        if case.place == UNANSWERED:
+            self.ask(case)
+            return
         metadata = {"park": case.place} if case.place else {}
         self.ids[case] = gateway.made(
             case.adapter, case.modes, case.name, hook=self.hook(case), metadata=metadata
+        )
+
+    def ask(self, case: Case) -> None:
+        """Ask for a job that is made, and whose client is not told in this life."""
+        before, folder = set(self.ids.values()), self.gateway.folder / "parked"
+        answers: list[int] = []
+
+        def ask() -> None:
+            answers.append(self.ask_once_more(case).status)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        self.unanswered = thread, answers
+        (self.ids[case],) = wait_for(
+            "the job", lambda: set(map(os.path.basename, folder.iterdir())) - before
+        )
+
+    def ask_once_more(self, case: Case) -> Answer:
+        """Ask for the job with its idempotency key."""
+        return self.gateway.ask_for(
+            case.adapter,
+            {"prompt": case.name},
+            hook=self.hook(case),
+            idempotency_key="once",
+            metadata={"park": case.place},
         )
 
     def is_there(self, case: Case) -> bool:
         """Whether a job is where it is to be killed."""
         gateway = self.gateway
         if case.place:
-            return (gateway.folder / "parked" / self.ids[case]).exists()
+            # The ledger and the webhook are told side by side.
+            is_told = "cost" not in case.place or bool(gateway.told(self.ids[case]))
+            return is_told and (gateway.folder / "parked" / self.ids[case]).exists()
         works = gateway.works(case.name)
         if "slow-head" in case.modes:
             return bool(works)
@@ -166,7 +198,12 @@ class JobKillTests(SynchronousTestCase):
                 modes = "outputs=2" if "=2" in case.modes else ""
                 gateway.order(case.name, **{case.adapter: modes})
             gateway.fake(f"/_/hook/{self.hook(case)}", {})
+        thread, answers = self.unanswered
+        thread.join()
+        self.assertEqual(answers, [502])
         gateway.start_control()
+        again = self.ask_once_more(CASES[0])
+        self.assertEqual((again.status, again.json["id"]), (200, self.ids[CASES[0]]))
         for case in CASES:
             self.check(case)
         # One receiver is silent in this life too, and then is not asked a third time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -458,6 +459,28 @@ class OutageTests(SynchronousTestCase):
         self.assertEqual(
             gateway.job(job["id"])["outputs"][0]["sha256"], job["outputs"][0]["sha256"]
         )
+
+    def test_stop(self) -> None:
+        """A stop waits for what would be paid twice, and what is polled goes on after the start."""
+        gateway = MediaGateway({name: route(name) for name in ("replicate", "openai_images")})
+        self.addCleanup(gateway.stop)
+        gateway.start()
+        polled = gateway.made("replicate", "steps=1000000", "polled", hook="polled")
+        called = gateway.made("openai_images", "slow-head=1000", "called", hook="called")
+        for prompt in ("polled", "called"):
+            wait_for(f"the submit of {prompt}", partial(gateway.works, prompt))
+        control = gateway.control
+        assert control is not None
+        control.terminate()
+        self.assertEqual(control.wait(), 0)
+        gateway.order("polled", replicate="")
+        gateway.start_control()
+        for prompt, job_id in (("polled", polled), ("called", called)):
+            self.assertEqual(gateway.end(job_id)["status"], "succeeded", prompt)
+            gateway.told(job_id)
+            self.assertEqual(len(gateway.works(prompt)), 1, prompt)
+            self.assertEqual(len(gateway.verified(prompt)), 1, prompt)
+            self.assertEqual(len(gateway.events_of(job_id)), 1, prompt)
 
     def test_retention(self) -> None:
         """Jobs past keeping go with their files and inputs; younger ones and the ledger stay."""
