@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.dashboard import formats
-from omnigate.control.dashboard.formats import THIN, count, dollars, duration, percent, sentence
+from omnigate.control.dashboard.formats import (
+    THIN,
+    count,
+    dollars,
+    duration,
+    percent,
+    sentence,
+    size,
+)
 
 STEPS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400}
@@ -39,6 +47,21 @@ class FormatTests(SynchronousTestCase):
             (2_500_000_000, "2.5_G"),
         ):
             self.assertEqual(count(number), expected.replace("_", THIN))
+
+    def test_sizes(self) -> None:
+        """Bytes as such, then two digits or three and a unit."""
+        for length, expected in (
+            (0, "0_B"),
+            (999, "999_B"),
+            (1_000, "1.0_kB"),
+            (9_949, "9.9_kB"),
+            (9_999, "10_kB"),
+            (999_499, "999_kB"),
+            (999_500, "1.0_MB"),
+            (23_400_000, "23_MB"),
+            (5 * 2**30, "5.4_GB"),
+        ):
+            self.assertEqual(size(length), expected.replace("_", THIN))
 
     @given(st.integers(0, 10**15))
     def test_a_count_is_near(self, number: int) -> None:
