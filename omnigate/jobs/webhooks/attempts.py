@@ -122,8 +122,11 @@ class Attempts:
         if job is None or job.webhook is None:
             return True
         now_ms, most = self._now_ms(), settings.max_attempts
-        if job.webhook.next_ms > now_ms and not by_hand:
-            return True  # the clock was set back, or it was sent meanwhile
+        is_early = job.webhook.next_ms > now_ms and not schedule.is_clock_behind(
+            job.webhook, now_ms
+        )
+        if is_early and not by_hand:
+            return True  # it was sent meanwhile
         hook = schedule.begun(job.webhook, now_ms, most, self._random(), by_hand=by_hand)
         if hook is None:
             return job.webhook.state != PENDING or await self._give_up(job, job.webhook)

@@ -20,6 +20,7 @@ from omnigate.config.media import WebhooksConfig
 from omnigate.errors import GatewayError
 from omnigate.jobs.fair_queue import FairQueue
 from omnigate.jobs.job import DELIVERED, GIVEN_UP, PENDING, Job
+from omnigate.jobs.webhooks import schedule
 from omnigate.jobs.webhooks.attempts import Attempts, Jobs, Poster, SecretsOf, WebhookCounters
 from omnigate.jobs.webhooks.due_times import DueTimes
 from omnigate.jobs.webhooks.payload import Shown
@@ -130,11 +131,17 @@ class Webhooks:
             self.arm(after)
 
     def arm(self, job: Job) -> None:
-        """See to the delivery of a job's end, if it is pending and nothing waits for it yet."""
+        """See to the delivery of a job's end, if it is pending and nothing waits for it by then."""
         hook = job.webhook
-        if not self._started or hook is None or hook.state != PENDING or self._knows(job):
+        if not self._started or hook is None or hook.state != PENDING:
             return
-        self._due.put(job.id, hook.next_ms)
+        now_ms = self._now_ms()
+        due_ms = schedule.due_ms(hook, now_ms)
+        if self._knows(job):
+            known_ms = self._due.due_ms(job.id)
+            if known_ms is None or known_ms <= due_ms or not schedule.is_clock_behind(hook, now_ms):
+                return
+        self._due.put(job.id, due_ms)
         self._set_timer()
 
     def retry(self, job_id: str) -> Job:

@@ -26,6 +26,10 @@ class DueTimes:
     def __contains__(self, name: str) -> bool:
         return name in self._due
 
+    def due_ms(self, name: str) -> int | None:
+        """Return when a name is due; None for one that is not known."""
+        return self._due.get(name)
+
     def put(self, name: str, due_ms: int) -> None:
         """Have a name be due at an instant, in place of any other."""
         self._due[name] = due_ms

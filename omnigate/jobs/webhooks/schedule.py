@@ -70,6 +70,22 @@ def armed(webhook: Webhook, now_ms: int) -> Webhook:
     return msgspec.structs.replace(webhook, state=PENDING, next_ms=now_ms)
 
 
+def is_clock_behind(webhook: Webhook, now_ms: int) -> bool:
+    """Whether the clock has been set back behind what was written down last."""
+    return now_ms < (webhook.last_ms if webhook.attempts else webhook.next_ms)
+
+
+def due_ms(webhook: Webhook, now_ms: int) -> int:
+    """Return when a pending webhook is due.
+
+    Where the clock has been set back, as one is that was a day ahead, it is due as long after now
+    as it was to be after the last attempt.
+    """
+    if not is_clock_behind(webhook, now_ms):
+        return webhook.next_ms
+    return now_ms + (webhook.next_ms - webhook.last_ms if webhook.attempts else 0)
+
+
 def delay_ms(attempts: int, fraction: float) -> int:
     """Return the milliseconds from one attempt to the next.
 

@@ -94,6 +94,35 @@ class ScheduleTests(SynchronousTestCase):
         self.world.pass_time(CHECK_SECONDS)
         self.assertEqual(2, len(self.outbound.sent))
 
+    def set_back(self) -> None:
+        """Set the clock back by a day."""
+        true_ms = self.world.now_ms
+        self.world.now_ms = lambda: true_ms() - 86_400_000  # type: ignore[method-assign]
+        self.world.hooks._now_ms = self.world.hooks._attempts._now_ms = self.world.now_ms
+
+    def test_a_clock_that_is_set_back(self) -> None:
+        """What was to come in five minutes comes in five minutes, as do those after it."""
+        self.world.job()
+        self.world.pass_time(0)
+        self.outbound.reply(503)
+        self.world.pass_time(6)
+        self.outbound.reply(503)
+        self.set_back()
+        self.world.pass_time(2 * CHECK_SECONDS)
+        self.assertEqual(2, len(self.outbound.sent))
+        self.world.pass_time(5 * CHECK_SECONDS)
+        self.assertEqual(3, len(self.outbound.sent))
+        self.outbound.reply(200)
+        self.assertEqual(0, self.world.hooks.waiting)
+
+    def test_a_clock_that_is_set_back_before_the_first_attempt(self) -> None:
+        """It is sent at once."""
+        job = self.world.job()
+        assert job.webhook is not None
+        self.set_back()
+        self.world.pass_time(CHECK_SECONDS)
+        self.assertEqual(1, len(self.outbound.sent))
+
 
 class TurnTests(SynchronousTestCase):
     def setUp(self) -> None:
