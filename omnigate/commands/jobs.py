@@ -61,8 +61,10 @@ _MEMBERS: Final = (
 
 _STATES: Final = ("queued", "running", "succeeded", "failed", "canceled")
 _DEFAULT_JOBS: Final = 20
-#: What one call tells at most.
+#: What one call tells at most; of jobs that are rare it may tell of none, and go on all the same.
 _PAGE_JOBS: Final = 100
+#: All jobs that a control plane keeps.
+_MAX_PAGES: Final = 3_000
 
 
 def add_jobs(commands: Any) -> None:
@@ -149,7 +151,9 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     }
     found: list[dict[str, Any]] = []
     after = ""
-    while len(found) < options.limit:
+    for _ in range(_MAX_PAGES):
+        if len(found) >= options.limit:
+            break
         query = {**asked, "limit": str(min(options.limit - len(found), _PAGE_JOBS))}
         if after:
             query["after"] = after
