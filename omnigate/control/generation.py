@@ -395,6 +395,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
                 lambda: config_file.config,
                 ADAPTERS,
                 media.views.shown,
+                media.input_reads,
                 now_ms=lasting.now_ms,
                 steady=lasting.steady,
                 pause=lasting.pause,

@@ -6,6 +6,7 @@ What is refused is told as the client is to read it. A job of another key is one
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from math import ceil
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -28,16 +29,18 @@ from omnigate.jobs.admission import (
     read_list_request,
     read_request,
 )
+from omnigate.jobs.file_reads import FileReads, GoneError
 from omnigate.jobs.input_rules import check_input
 from omnigate.jobs.job import STATES, Job
 from omnigate.jobs.job_draft import same_request
 from omnigate.jobs.job_json import NO_INPUT
 from omnigate.jobs.long_strings import WHOLE_BYTES, Steps, T
-from omnigate.jobs.store import InputLost, JobStore, KeyLimits, NewJob
+from omnigate.jobs.store import InputLost, JobStore, KeyLimits, NewJob, StorageUnavailable
 from omnigate.outbound.addresses import AddressGuard
 from omnigate.outbound.urls import parse_url
 from omnigate.text import quoted
 from omnigate.token_bucket import TokenBucket
+from omnigate.writer_thread import WriterBusyError, WriterStoppedError
 
 #: Lists that a key may ask for in a minute, if its own rate is not lower: a list of 100 jobs takes
 #: two milliseconds.
@@ -89,6 +92,7 @@ class JobsApi:
     :param key_of: gives the key with an identity.
     :param config: gives the config in force.
     :param shown: makes the JSON of a job.
+    :param reads: reads inputs that are files.
     :param now_ms: milliseconds since 1970.
     :param steady: seconds that nobody sets, for the buckets.
     :param pause: lets the reactor do something else.
@@ -103,6 +107,7 @@ class JobsApi:
         config: Callable[[], Config],
         adapters: Mapping[str, Adapter],
         shown: Shown,
+        reads: FileReads,
         *,
         now_ms: Callable[[], int],
         steady: Callable[[], float],
@@ -117,6 +122,7 @@ class JobsApi:
         self._now_ms = now_ms
         self._steady = steady
         self._shown = shown
+        self._reads = reads
         self._pause = pause
         self._creating = _Buckets(key_of)
         self._listing = _Buckets(key_of)
@@ -258,11 +264,34 @@ class JobsApi:
     async def show(self, call: Call) -> Answer:
         """Answer one job, with its input."""
         job = self._job(call)
+        if job.input_file:
+            return await self._show_file(job)
         try:
             input: Any = msgspec.Raw(await self._store.input_json(job))
         except InputLost:
             input = None
         return self._answer(self._store.get(job.id) or job, input=input)
+
+    async def _show_file(self, job: Job) -> Answer:
+        """Answer one job, its input no faster than it is taken: it may have eight megabytes."""
+        if not self._reads.has_room:
+            raise GatewayError(
+                "overloaded", "too many files are being read; try again in a second", retry_after=1
+            )
+        path = self._store.input_path(job.id)
+        try:
+            length = await self._reads.length(path)
+        except GoneError:
+            return self._answer(self._store.get(job.id) or job, input=None)
+        except (OSError, WriterBusyError, WriterStoppedError) as error:
+            raise StorageUnavailable(f"{path}: {error}") from None
+        shown = msgspec.json.encode(self._shown(self._store.get(job.id) or job))
+        before, after = shown[:-1] + b',"input":', b"}"
+        size = len(before) + length + len(after)
+        return Answer(
+            headers=((b"content-length", b"%d" % size),),
+            stream=partial(self._reads.send, path, 0, length, before=before, after=after),
+        )
 
     async def cancel(self, call: Call) -> Answer:
         """Have a job canceled, and answer it as it is then; one that is final stays as it is."""

@@ -58,6 +58,7 @@ class MediaJobs:
     :ivar store: the job store.
     :ivar runner: runs jobs: whoever makes or cancels one tells it.
     :ivar outputs: stores and removes files.
+    :ivar input_reads: reads inputs that are files, for whoever asks.
     :ivar files: opens stored outputs.
     :ivar webhooks: delivers ends of jobs.
     :ivar views: what jobs are shown as.
@@ -91,6 +92,8 @@ class MediaJobs:
             around.pause,
             {S3: bucket},
         )
+        # Apart, so that whoever reads many inputs slowly keeps nobody from their outputs.
+        self.input_reads = FileReads(around.reader, around.clock)
         self.files = StoredFiles(
             store.get, self.outputs.local, FileReads(around.reader, around.clock), bucket
         )

@@ -81,13 +81,42 @@ class FileReads:
         except FileNotFoundError:
             raise GoneError from None
 
-    def send(self, path: str, begin: int, end: int, taker: Taker) -> None:
+    async def length(self, path: str) -> int:
+        """Return how long a file is.
+
+        :raises GoneError: it is not there.
+        :raises OSError: it cannot be looked at.
+        """
+        length = await self.reader.submit(partial(file_size, path))
+        if length is None:
+            raise GoneError
+        return length
+
+    def send(
+        self,
+        path: str,
+        begin: int,
+        end: int,
+        taker: Taker,
+        *,
+        before: bytes = b"",
+        after: bytes = b"",
+    ) -> None:
         """Write a part of a file to whoever takes it, and end it then.
 
         :param begin: from where on, and ``end`` before what.
+        :param before: what is written before it, and ``after`` behind it.
         """
         self.open += 1
-        _FileRead(self, read_pieces(path, begin, end), taker).begin()
+        _FileRead(self, _pieces(path, begin, end, before, after), taker).begin()
+
+
+def _pieces(path: str, begin: int, end: int, before: bytes, after: bytes) -> Iterator[bytes]:
+    if before:
+        yield before
+    yield from read_pieces(path, begin, end)
+    if after:
+        yield after
 
 
 def _head(path: str, length: int) -> bytes:

@@ -259,6 +259,10 @@ class JobStore:
             key_sha256=key_sha256, status=status, model=model, after=after, limit=limit
         )
 
+    def input_path(self, job_id: str) -> str:
+        """Return where the input of a job lies that is a file."""
+        return self._files.inputs.path(job_id)
+
     async def input_json(self, job: Job) -> bytes:
         """Return the input of a job as JSON.
 

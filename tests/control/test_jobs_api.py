@@ -9,12 +9,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control.byte_stream import ByteStream
 from omnigate.control.jobs_api import LIST_RPM, JobsApi
 from omnigate.control.routes import Answer, Call, Routes, parse_query
 from omnigate.errors import GatewayError
 from omnigate.jobs.adapters.registry import ADAPTERS
+from omnigate.jobs.file_reads import MAX_READS, FileReads
 from omnigate.jobs.job import CANCELED, SUCCEEDED, Job
-from omnigate.jobs.job_json import job_json
+from omnigate.jobs.job_json import NO_INPUT, job_json
 from omnigate.jobs.store import JobStore, StorageUnavailable
 from omnigate.testing.writer import SynchronousWriter
 from tests.control.plane import APP_SHA, CONFIG, Plane, event
@@ -62,6 +64,20 @@ class Runner:
         return await self.store.change(job_id, cancel_ms=1, status=CANCELED)
 
 
+class Taker(ByteStream):
+    """Takes all at once of what goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.taken: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.taken.append(data)
+
+    def end(self) -> None:
+        self.lost()
+
+
 class JobsApiCase(SynchronousTestCase):
     """The endpoints over a true store."""
 
@@ -76,6 +92,7 @@ class JobsApiCase(SynchronousTestCase):
         self.done(self.store.open())
         self.runner = Runner(self.store)
         book = self.plane.book
+        self.reads = FileReads(SynchronousWriter(), self.plane.clock)
         self.api = JobsApi(
             self.store,
             self.runner,
@@ -83,7 +100,8 @@ class JobsApiCase(SynchronousTestCase):
             self.plane.watch,
             lambda: self.plane.config_file.config,
             ADAPTERS,
-            lambda job, input=None: job_json(job, input=input),
+            lambda job, input=NO_INPUT: job_json(job, input=input),
+            self.reads,
             now_ms=self.plane.now_ms,
             steady=self.plane.clock.seconds,
             pause=self.plane.pause,
@@ -117,7 +135,13 @@ class JobsApiCase(SynchronousTestCase):
             idempotency_key=idempotency_key,
         )
         answer: Answer = self.done(self._answered(endpoint.run, call))
-        return answer.status, json.loads(answer.body)
+        if answer.stream is None:
+            return answer.status, json.loads(answer.body)
+        taker = Taker()
+        answer.stream(taker)
+        body = b"".join(taker.taken)
+        self.assertEqual(dict(answer.headers)[b"content-length"], b"%d" % len(body))
+        return answer.status, json.loads(body)
 
     async def _answered(self, run: Any, call: Call) -> Answer:
         try:
@@ -284,6 +308,24 @@ class ReadTests(JobsApiCase):
         self.done(self.store.change(job["id"], status=SUCCEEDED))
         shown = self.ask("GET", f"/{job['id']}")[1]
         self.assertEqual((shown["input"], shown["status"]), ({"prompt": "a cat"}, "succeeded"))
+
+    def test_an_input_that_is_a_file_is_read_as_it_is_taken(self) -> None:
+        """Sixty requests for eight megabytes would take half a gigabyte otherwise."""
+        self.plane.write_config(self.config.replace("= 1000", "= 8000000"))
+        self.plane.config_file.load()
+        image = "x" * 600_000
+        body = {"model": "flux", "input": {"prompt": "a cat", "image": image}}
+        made = self.ask("POST", "", body)[1]
+        status, shown = self.ask("GET", f"/{made['id']}")
+        self.assertEqual((status, shown.pop("input"), shown), (200, body["input"], made))
+        self.assertEqual(self.reads.open, 0)
+        self.reads.open = MAX_READS
+        status, refusal = self.ask("GET", f"/{made['id']}")
+        self.assertEqual((status, refusal["code"]), (503, "overloaded"))
+        self.reads.open = 0
+        os.remove(self.store.input_path(made["id"]))
+        status, shown = self.ask("GET", f"/{made['id']}")
+        self.assertEqual((status, shown.pop("input"), shown), (200, None, made))
 
     def test_a_job_of_another_key_is_not_there(self) -> None:
         """Neither to read nor to cancel."""
