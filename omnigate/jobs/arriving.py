@@ -133,6 +133,8 @@ class Arriving:
         if not answer.ok or sink.kept is None:
             sink.abandon()
             raise self._fault_of(answer, sink.failure)
+        if not sink.kept.size:
+            raise unavailable("the provider's file is empty")
         declared = answer.headers.get("content-type", "")
         return _arrived(sink, declared, source.content_type, URL)
 

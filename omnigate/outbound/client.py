@@ -20,11 +20,12 @@ from twisted.internet.defer import CancelledError, Deferred
 from omnigate.outbound.addresses import AddressGuard
 from omnigate.outbound.body_sender import FilePieces, Submit
 from omnigate.outbound.dispatch import ADDRESS_REFUSED, Connect, Dispatch, Plan, Resolve
-from omnigate.outbound.exchange import Deadline, Limits
+from omnigate.outbound.exchange import WHOLE, Deadline, Limits
 from omnigate.outbound.lookups import Lookups
 from omnigate.outbound.messages import (
     REFUSED,
     TOO_MANY_REDIRECTS,
+    TRUNCATED,
     Answer,
     Cap,
     Request,
@@ -122,7 +123,8 @@ class Outbound:
         :param own_origin: the origin of the target's ``base_url``: allowed whatever its address;
             and ``http`` is allowed only where it has that scheme.
         :param seconds: for all of it; by its size where None.
-        :return: without a body; ``detail`` tells of a status that is no 2xx, too.
+        :return: without a body; ``detail`` tells of a status that no whole file has, too, and
+            where that is a 2xx it is a fault.
         """
         return await self._run(
             "file", self._fetch(source_url, max_bytes, sink, tuple(headers), own_origin, seconds)
@@ -246,7 +248,7 @@ class Outbound:
             resolve = self._resolve if is_own else self._resolve_file
             plan = Plan(request, url, limits, resolve, sink, guarded=not is_own)
             answer, lines = await self._dispatch.send(plan)
-            if answer.fault or answer.ok:
+            if answer.fault or answer.status in WHOLE:
                 return answer
             if answer.status not in _REDIRECTS:
                 return _unanswered(answer)
@@ -287,4 +289,6 @@ def _refused(detail: str) -> Answer:
 
 
 def _unanswered(answer: Answer) -> Answer:
+    if answer.ok:
+        return attrs.evolve(answer, fault=TRUNCATED, detail=f"it answered {answer.status}")
     return attrs.evolve(answer, detail=f"the provider's file answered {answer.status}")

@@ -27,6 +27,10 @@ IDLE_SECONDS: Final = 30.0
 #: An answer that is no 2xx is read up to here, for its words.
 MAX_ERROR_BYTES: Final = 4 * 2**20
 
+#: What a whole file is answered with. A 206 that nobody asked for is a part of one, and a 202 or a
+#: 204 is none.
+WHOLE: Final = frozenset((200, 203))
+
 # Characters of a coding's name that are told.
 _SHOWN_CHARS = 40
 
@@ -61,7 +65,8 @@ class Limits:
     :ivar deadline: when all of it must be over.
     :ivar status_only: the status is all that counts: a body is read and thrown away, and however
         that ends it is no fault.
-    :ivar heads_only: nothing is read of an answer that is no 2xx.
+    :ivar heads_only: only a whole file is read: nothing of an answer of another status than
+        :data:`WHOLE`.
     :ivar what: what is too large if it is.
     """
 
@@ -159,7 +164,7 @@ class Exchange:
         self._moved()
         self._watch()
         good = 200 <= head.status < 300
-        if limits.heads_only and not good:
+        if limits.heads_only and head.status not in WHOLE:
             self._finish()
             return
         if not good:

@@ -292,6 +292,12 @@ class RefusedTest(OutputsTestCase):
             self.hosts.files[FIRST] = answer
             self.assertEqual(self.refused(UrlSource(FIRST)), JobError(code, message))
 
+    def test_an_empty_file(self) -> None:
+        """It is none: nobody pays for it, and the next target is tried."""
+        self.hosts.files[FIRST] = b""
+        expected = JobError("output_unavailable", "the provider's file is empty")
+        self.assertEqual(self.refused(UrlSource(FIRST)), expected)
+
     def test_the_others_are_ended_with_the_first_that_fails(self) -> None:
         self.hosts.files = {FIRST: Answer(404), SECOND: PNG, THIRD: PNG}
         self.hosts.holding = True

@@ -636,6 +636,16 @@ class FetchTests(OutboundCase):
         self.peer.answers(302)
         self.assertEqual(self.answer(answered).detail, "the provider's file answered 302")
 
+    def test_no_whole_file(self) -> None:
+        """A part that nobody asked for, and a yes without a file, are none."""
+        for status in (201, 202, 204, 205, 206, 226):
+            answered = self.fetch("https://cdn.example/a")
+            self.peer.answers(status, b"part", "content-range: bytes 0-3/9")
+            answer = self.answer(answered)
+            self.assertEqual((answer.ok, answer.fault), (False, TRUNCATED))
+            self.assertEqual(answer.detail, f"it answered {status}")
+        self.assertEqual(self.sink.told, [])
+
     def test_too_large(self) -> None:
         """In the words that a job tells."""
         answered = self.fetch("https://cdn.example/a")

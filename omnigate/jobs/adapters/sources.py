@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Final
 from omnigate.jobs.adapters.asking import has_origin
 from omnigate.jobs.adapters.base import InlineSource, Source, UrlSource
 from omnigate.jobs.adapters.reading import text_at
+from omnigate.jobs.inline_base64 import Base64Reader, NotBase64
 from omnigate.outbound.messages import Answer, KeptMedia
 
 #: Outputs of one answer that are looked at; a job may have 256 at most.
@@ -121,7 +121,11 @@ def _type_in(kept: KeptMedia) -> str:
 
 
 def _decoded(text: str) -> bytes | None:
+    """Decode base64 as the long strings of answers are that were taken out of them."""
+    if not text.isascii() or "\\" in text:
+        return None
+    reader = Base64Reader()
     try:
-        return base64.b64decode(text, validate=True) or None
-    except (binascii.Error, ValueError):  # ValueError: characters that are not ASCII
+        return reader.feed(text.encode("ascii")) + reader.finish() or None
+    except NotBase64:
         return None

@@ -61,6 +61,9 @@ class SourceTests(SynchronousTestCase):
             ("data:,a%20b", b"a b", ""),
             ("data:text/plain,%ff", b"\xff", "text/plain"),
             ("data:;base64,iVBORw==", b"\x89PNG", ""),
+            # As in a string that is long enough to be taken out.
+            ("data:;base64,iVBORw", b"\x89PNG", ""),
+            ("data:;base64,-_-_", b"\xfb\xff\xbf", ""),
         ):
             self.assertEqual(
                 sources.source(text, PLAIN, BASE), InlineSource(content, content_type), text
@@ -73,6 +76,7 @@ class SourceTests(SynchronousTestCase):
             "data:image/png;base64,",
             "data:image/png;base64,iVBORw=",
             "data:image/png;base64,iVB\nORw==",
+            "data:image/png;base64,iVB\\u004fRw==",
             "data:,é",
             "data:,a%2",
             "data:,%zz",
