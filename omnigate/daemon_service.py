@@ -78,6 +78,8 @@ class Listener:
         self._factory = factory
         self._fault = fault
         self._port: IListeningPort | None = None
+        #: Where it listens, for people; asked for also once it has been closed.
+        self.address = "no port yet"
         #: What it serves TLS with, where that can be renewed.
         self.certificate: Certificate | None = getattr(endpoint, "certificate", None)
 
@@ -101,6 +103,7 @@ class Listener:
 
     def _listening(self, port: IListeningPort) -> None:
         self._port = port
+        self.address = _told(port)
         if self.certificate is not None:
             self.certificate.start()
 
@@ -136,17 +139,15 @@ class Listener:
         if self.certificate is not None:
             self.certificate.stop()
 
-    @property
-    def address(self) -> str:
-        """Where it listens, for people."""
-        if self._port is None:
-            return "no port yet"
-        host: Any = self._port.getHost()
-        if hasattr(host, "port"):
-            name = f"[{host.host}]" if ":" in host.host else host.host
-            return f"{name}:{host.port}"
-        name = getattr(host, "name", host)
-        return os.fsdecode(name) if isinstance(name, bytes) else str(name)
+
+def _told(port: IListeningPort) -> str:
+    """Return where a port listens, for people."""
+    host: Any = port.getHost()
+    if hasattr(host, "port"):
+        name = f"[{host.host}]" if ":" in host.host else host.host
+        return f"{name}:{host.port}"
+    name = getattr(host, "name", host)
+    return os.fsdecode(name) if isinstance(name, bytes) else str(name)
 
 
 class DaemonService(Service):

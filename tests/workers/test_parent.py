@@ -37,6 +37,14 @@ from tests.workers.test_place import FakeRun
 GRACE = 5.0
 
 
+class Socketless:
+    """What an endpoint listens with that has no socket of its own."""
+
+    def getHost(self) -> str:
+        """Return where it listens."""
+        return "nowhere"
+
+
 class Port:
     """A port that is none."""
 
@@ -197,7 +205,7 @@ class StartTests(ParentCase):
 
     def test_no_socket(self) -> None:
         """An endpoint without a socket of its own cannot be shared."""
-        self.build(object())
+        self.build(Socketless())
         self.parent.privilegedStartService()
         [(line, status)] = self.ending.failed
         self.assertIn("OMNIGATE_WORKERS", line)
