@@ -36,8 +36,8 @@ from omnigate.jobs.job_draft import same_request
 from omnigate.jobs.job_json import NO_INPUT
 from omnigate.jobs.long_strings import WHOLE_BYTES, Steps, T
 from omnigate.jobs.store import InputLost, JobStore, KeyLimits, NewJob, StorageUnavailable
+from omnigate.jobs.webhooks.asked import check_asked
 from omnigate.outbound.addresses import AddressGuard
-from omnigate.outbound.urls import parse_url
 from omnigate.text import quoted
 from omnigate.token_bucket import TokenBucket
 from omnigate.writer_thread import WriterBusyError, WriterStoppedError
@@ -165,7 +165,7 @@ class JobsApi:
             raise GatewayError(
                 "model_not_found", f"there is no media model {quoted(request.model)}"
             )
-        check_input(route, self._adapters, request.input)
+        check_input(route, self._adapters, request.input, request.input_json)
         if request.webhook_url is not None:
             self._check_webhook(key, request.webhook_url)
         if call.idempotency_key:
@@ -227,19 +227,11 @@ class JobsApi:
         if is_counted:
             self._creating.take(key, key.rpm, self._steady())
 
-    def _check_webhook(self, key: GatewayKey, address: str) -> None:
+    def _check_webhook(self, key: GatewayKey, url: str) -> None:
         config = self._config()
-        url, hooks = parse_url(address), config.media.webhooks
-        if not url.secure and not hooks.allow_http:
-            raise _webhook("it must be https")
-        outbound = config.outbound
-        if url.packed and not AddressGuard(outbound.allow, outbound.refuse).allowed(url.packed):
-            raise _webhook("its address is not public")
-        if not hooks.allow_unsigned and not key.webhook_secrets(self._now_ms()):
-            raise _webhook(
-                "this key has no webhook secret, so nobody could tell that a webhook is ours; have "
-                "an operator give it one"
-            )
+        guard = AddressGuard(config.outbound.allow, config.outbound.refuse)
+        has_secret = bool(key.webhook_secrets(self._now_ms()))
+        check_asked(url, config.media.webhooks, guard, has_secret=has_secret)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -356,12 +348,6 @@ def _new_job(key: GatewayKey, request: JobRequest, idempotency_key: str) -> NewJ
         webhook_url=request.webhook_url,
         idempotency_key=idempotency_key,
         request_sha256=request.sha256,
-    )
-
-
-def _webhook(reason: str) -> GatewayError:
-    return GatewayError(
-        "invalid_request", f"webhook_url cannot be used: {reason}", param="webhook_url"
     )
 
 

@@ -9,7 +9,8 @@ import msgspec
 from omnigate.jobs.adapters.base import Done
 from omnigate.jobs.attempting import CameToNothing, GivenUp
 from omnigate.jobs.bill import Bill
-from omnigate.jobs.job import CANCELED, FAILED, PENDING, Attempt, Job, Output
+from omnigate.jobs.job import CANCELED, FAILED, Attempt, Job, Output
+from omnigate.jobs.webhooks.schedule import armed
 
 
 def final_fields(
@@ -49,7 +50,7 @@ def final_fields(
         fields["provider_ms"] = done.provider_ms
         fields["provider_job_id"] = done.provider_job_id or job.provider_job_id
     if job.webhook is not None:
-        fields["webhook"] = msgspec.structs.replace(job.webhook, state=PENDING, next_ms=now_ms)
+        fields["webhook"] = armed(job.webhook, now_ms)
     return fields
 
 

@@ -23,7 +23,7 @@ class FairQueue(Generic[T]):
     """Items that wait for their turn, by key, and how many of each key run.
 
     Each call takes the same short time, however many items and keys there are; only a change of
-    the sizes looks at each key once.
+    the sizes looks at each item once.
 
     :param max_running: how many items run at once; at least 1.
     :param max_per_key: how many of them may be of one key; at least 1.
@@ -123,7 +123,8 @@ class FairQueue(Generic[T]):
         if max_per_key == self._max_per_key:
             return
         self._max_per_key = max_per_key
-        for key in self._lines:
+        # By whose item has waited longest: several may join the ring now.
+        for key in dict.fromkeys(self._key_of.values()):
             if self._may_run(key):
                 self._see(key)
             else:

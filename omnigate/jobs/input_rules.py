@@ -49,7 +49,7 @@ def check_input(
     route: MediaRouteConfig,
     adapters: Mapping[str, Adapter],
     input: Mapping[str, Any],
-    input_json: bytes = b"",
+    input_json: bytes,
 ) -> None:
     """Judge the ``input`` of a job for ``route``.
 

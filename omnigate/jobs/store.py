@@ -24,7 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from omnigate.jobs.job import FAILED, PENDING, STORAGE_FAILED, Job, JobError
+from omnigate.jobs.job import FAILED, STORAGE_FAILED, Job, JobError
 from omnigate.jobs.job_compaction import Compaction
 from omnigate.jobs.job_draft import Draft, JobFinal, JobGone
 from omnigate.jobs.job_groups import Groups
@@ -41,6 +41,7 @@ from omnigate.jobs.long_strings import (
 )
 from omnigate.jobs.new_job import JobIds, KeyLimits, NewJob
 from omnigate.jobs.store_faults import EXPECTED, InputLost, StorageUnavailable
+from omnigate.jobs.webhooks.schedule import armed
 from omnigate.writer_thread import IWriter, WriterBusyError, WriterStoppedError
 
 __all__ = [
@@ -140,9 +141,11 @@ class JobStore:
             job = self._table.get(job_id)
             if job is None or job.is_final:
                 continue
+            now_ms = self._now_ms()
             fields: dict[str, Any] = {
                 "status": FAILED,
-                "finished_ms": self._now_ms(),
+                "finished_ms": now_ms,
+                "cost_owed": True,  # nothing that is known of, but its event in the ledger
                 "error": JobError(
                     STORAGE_FAILED,
                     "a part of this job's record was damaged on the disk, so it is not known how "
@@ -150,7 +153,7 @@ class JobStore:
                 ),
             }
             if job.webhook is not None:
-                fields["webhook"] = msgspec.structs.replace(job.webhook, state=PENDING)
+                fields["webhook"] = armed(job.webhook, now_ms)
             self._log.error("{id}: ended as failed, since its record is damaged", id=job_id)
             try:
                 await self.change(job_id, **fields)

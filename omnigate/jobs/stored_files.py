@@ -83,10 +83,6 @@ class StoredFiles:
             return OpenedOutput(file, self._url(file))
         if file.storage != LOCAL:
             raise self._gone(file, f"its storage {file.storage} is not known")
-        if not self._reads.has_room:
-            raise GatewayError(
-                "overloaded", "too many files are being read; try again in a second", retry_after=1
-            )
         try:
             await self._reads.check(self._local.path_of(file.name), file.size)
         except GoneError:
@@ -95,6 +91,12 @@ class StoredFiles:
             raise _unreadable(file, error) from None
         except WriterBusyError as error:
             raise GatewayError("overloaded", str(error), retry_after=1) from None
+        # Last, since nothing is waited for from here on until it is read: of a thousand that come
+        # together each would else find room.
+        if not self._reads.has_room:
+            raise GatewayError(
+                "overloaded", "too many files are being read; try again in a second", retry_after=1
+            )
         return OpenedOutput(file)
 
     async def head(self, opened: OpenedOutput, length: int) -> bytes:

@@ -19,7 +19,14 @@ from omnigate.jobs.storage_local import LocalStorage
 from omnigate.jobs.storage_s3 import S3Storage
 from omnigate.jobs.stored_files import StoredFiles
 from omnigate.testing.writer import SynchronousWriter
-from tests.control.conversation import INTERNAL, Conversation, Headers, Reply
+from tests.control.conversation import (
+    INTERNAL,
+    Conversation,
+    Headers,
+    Reply,
+    read_reply,
+    request_bytes,
+)
 
 JOB = "job_01jd0000000000000000000000"
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
@@ -139,6 +146,26 @@ class WholeFilesTest(FilesApiTestCase):
     def test_too_many_at_once(self) -> None:
         self.reads.open = MAX_READS
         self.assertEqual(self.refused(503, "overloaded").headers["retry-after"], "1")
+
+    def test_many_that_come_together(self) -> None:
+        """The bound holds for all whose files are looked at in the same moment."""
+        self.reads.open = MAX_READS - 2
+        self.reader.holding = True
+        request = request_bytes(
+            "GET",
+            f"/internal/v1/files/{JOB}/0",
+            (*INTERNAL, (b"x-omnigate-key-sha256", KEY.encode())),
+        )
+        transports = []
+        for _ in range(5):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(request)
+            transports.append(transport)
+        self.reader.run(5)
+        self.assertEqual(MAX_READS, self.reads.open)
+        self.reader.run()
+        statuses = [read_reply(transport.value())[0].status for transport in transports]
+        self.assertEqual([200, 200, 503, 503, 503], statuses)
 
 
 class PartsTest(FilesApiTestCase):

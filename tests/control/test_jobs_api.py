@@ -15,6 +15,7 @@ from omnigate.control.routes import Answer, Call, Routes, parse_query
 from omnigate.errors import GatewayError
 from omnigate.jobs.adapters.registry import ADAPTERS
 from omnigate.jobs.file_reads import MAX_READS, FileReads
+from omnigate.jobs.input_rules import MAX_ESCAPES
 from omnigate.jobs.job import CANCELED, SUCCEEDED, Job
 from omnigate.jobs.job_json import NO_INPUT, job_json
 from omnigate.jobs.store import JobStore, StorageUnavailable
@@ -285,6 +286,15 @@ class CreateTests(JobsApiCase):
         self.assertGreater(self.plane.pauses, 50)
         shown = self.ask("GET", f"/{job['id']}", key=OTHER_SHA)[1]
         self.assertEqual(shown["input"], {"image": image})
+
+    def test_an_input_that_is_slow_to_write_to_a_provider(self) -> None:
+        """Refused where the job would be made."""
+        self.plane.write_config(self.config.replace("= 1000", "= 8000000"))
+        self.plane.config_file.load()
+        body = {"model": "flux", "input": {"prompt": '"' * (MAX_ESCAPES + 1)}}
+        status, refusal = self.ask("POST", "", body, key=OTHER_SHA)
+        self.assertEqual((status, refusal["code"]), (400, "request_too_complex"))
+        self.assertEqual(len(self.store), 0)
 
     def test_a_disk_that_refuses(self) -> None:
         """503, and nothing was made."""

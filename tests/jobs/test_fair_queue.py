@@ -105,6 +105,18 @@ class FairQueueTests(SynchronousTestCase):
         with self.assertRaises(ValueError):
             FairQueue(1, 1).resize(1, 0)
 
+    def test_more_room_is_for_whoever_has_waited_longest(self) -> None:
+        """Not for the key whose line began first, of which something was taken since."""
+        queue: FairQueue[str] = FairQueue(2, 1)
+        queue.put("a", "a 0")
+        queue.put("c", "c 0")
+        self.assertEqual("a 0", queue.next())
+        queue.put("a", "a 1")
+        queue.put("c", "c 1")
+        self.assertEqual("c 0", queue.next())
+        queue.resize(4, 2)
+        self.assertEqual(["a 1", "c 1"], [queue.next(), queue.next()])
+
     def test_done_of_what_does_not_run(self) -> None:
         """Counting a thing twice is a fault that is told of."""
         queue: FairQueue[int] = FairQueue(1, 1)

@@ -147,13 +147,13 @@ class CheckInputTests(SynchronousTestCase):
     def test_what_is_taken(self) -> None:
         """None of these is refused."""
         for where, input in TAKEN:
-            check_input(where, ADAPTERS, input)
+            check_input(where, ADAPTERS, input, b"")
 
     def test_what_is_refused(self) -> None:
         """Each is a 400 that names the member at fault and says what to do."""
         for where, input, field, remedy in REFUSED:
             with self.assertRaises(GatewayError) as caught:
-                check_input(where, ADAPTERS, input)
+                check_input(where, ADAPTERS, input, b"")
             error = caught.exception
             self.assertEqual(error.kind.code, "invalid_request", input)
             self.assertEqual(error.kind.status, 400)
@@ -168,19 +168,19 @@ class CheckInputTests(SynchronousTestCase):
             plan = {"composition_plan": {"sections": [{"duration_ms": length}]}}
             if length > 10_000:
                 with self.assertRaises(GatewayError) as caught:
-                    check_input(music, registry.ADAPTERS, plan)
+                    check_input(music, registry.ADAPTERS, plan, b"")
                 self.assertIn("10 seconds at most", caught.exception.message)
             else:
-                check_input(music, registry.ADAPTERS, plan)
+                check_input(music, registry.ADAPTERS, plan, b"")
         with self.assertRaises(GatewayError) as caught:
-            check_input(music, registry.ADAPTERS, {"prompt": "x"})
+            check_input(music, registry.ADAPTERS, {"prompt": "x"}, b"")
         self.assertEqual(caught.exception.param, "input.duration")
 
     def test_every_count_is_looked_at(self) -> None:
         """Whatever a provider calls the number of files, none is below 0."""
         for field in COUNT_FIELDS:
             with self.assertRaises(GatewayError) as caught:
-                check_input(ANY, ADAPTERS, {field: -1})
+                check_input(ANY, ADAPTERS, {field: -1}, b"")
             self.assertEqual(caught.exception.param, f"input.{field}")
 
     def test_text_that_is_slow_to_write(self) -> None:
@@ -202,7 +202,7 @@ class CheckInputTests(SynchronousTestCase):
         )
         for input in ({"a" * 1_000_000: 1}, {"line\nbreak\x1b": 1}, {"size": "x"}):
             with self.assertRaises(GatewayError) as caught:
-                check_input(wide, ADAPTERS, input)
+                check_input(wide, ADAPTERS, input, b"")
             self.assertLess(len(caught.exception.message), 600)
             self.assertTrue(caught.exception.message.isprintable())
 
@@ -238,7 +238,7 @@ class AnyInputTests(SynchronousTestCase):
             price_multipliers={"resolution": {"720p": Decimal(2)}},
         )
         try:
-            check_input(where, registry.ADAPTERS, input)
+            check_input(where, registry.ADAPTERS, input, b"")
         except GatewayError as refusal:
             self.assertEqual(refusal.kind.status, 400)
             self.assertEqual(one_line(refusal.message, 2_000), refusal.message)

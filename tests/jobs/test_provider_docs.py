@@ -49,7 +49,7 @@ class PriceTests(SynchronousTestCase):
         self.assertEqual(len(rows), 4)
         for text, seconds, cost in rows:
             input = json.loads(text)
-            input_rules.check_input(route, ADAPTERS, input)
+            input_rules.check_input(route, ADAPTERS, input, b"")
             asked = adapter.billable(task_of(adapter, target.model, input))
             billable = pricing.billed(asked, target, -1, 1)
             self.assertEqual(billable.milliseconds, int(float(seconds) * 1000), text)

@@ -780,7 +780,10 @@ class DamageTests(StoreCase):
         found = self.store.get(job.id)
         assert found is not None and found.error is not None and found.webhook is not None
         self.assertEqual((found.status, found.error.code), (FAILED, "storage_failed"))
-        self.assertEqual(found.webhook.state, PENDING)
+        self.assertEqual((found.webhook.state, found.webhook.next_ms), (PENDING, self.now_ms))
+        # The ledger is told of it, as of every job that ran.
+        self.assertEqual(self.ids(self.store.with_debts()), [job.id])
+        self.assertTrue(found.cost_owed)
         self.assertEqual(self.store.get(other.id), other)
         self.assertEqual(self.ids(self.store.unfinished()), [other.id])
 

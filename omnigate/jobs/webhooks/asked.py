@@ -1,47 +1,40 @@
-"""The webhook that a client asks for with a job, judged before the job exists."""
+"""Whether the webhook that a client asks for with a job could ever be delivered."""
 
 from __future__ import annotations
 
 from omnigate.config.media import WebhooksConfig
 from omnigate.errors import GatewayError
-from omnigate.jobs.job import Webhook
-from omnigate.outbound.urls import UrlError, parse_url
-
-_PARAM = "webhook_url"
+from omnigate.outbound.addresses import AddressGuard
+from omnigate.outbound.urls import parse_url
 
 
-def asked_for(url: object, settings: WebhooksConfig, *, has_secret: bool) -> Webhook | None:
-    """Return the webhook of a new job; None where none is asked for.
+def check_asked(
+    url: str, settings: WebhooksConfig, guard: AddressGuard, *, has_secret: bool
+) -> None:
+    """Refuse what no attempt could deliver.
 
-    Whether its host has an address that may be reached is judged with each attempt, since that
-    changes.
+    Whether the addresses of a name may be reached is judged with each attempt, since they change.
 
-    :param url: ``webhook_url`` of the request, whatever it is; None where there is none.
+    :param url: one that can be read, which :func:`~omnigate.jobs.admission.read_request` sees to.
     :param has_secret: whether the key has a secret to sign with.
-    :raises GatewayError: ``invalid_request``: it cannot be delivered there.
+    :raises GatewayError: ``invalid_request``.
     """
-    if url is None:
-        return None
-    if not isinstance(url, str):
-        raise GatewayError("invalid_request", "webhook_url must be a string", param=_PARAM)
-    try:
-        parsed = parse_url(url)
-    except UrlError as error:
-        raise GatewayError(
-            "invalid_request", f"webhook_url cannot be used: {error}", param=_PARAM
-        ) from None
+    parsed = parse_url(url)
     if not (parsed.secure or settings.allow_http):
-        raise GatewayError(
-            "invalid_request",
-            "webhook_url cannot be used: its scheme is not https; have the operator set "
-            "media.webhooks.allow_http if it must be http",
-            param=_PARAM,
+        raise _refused(
+            "its scheme is not https; have the operator set media.webhooks.allow_http if it must "
+            "be http"
         )
+    if parsed.packed and not guard.allowed(parsed.packed):
+        raise _refused("its address is not public; an operator can open its network")
     if not (has_secret or settings.allow_unsigned):
-        raise GatewayError(
-            "invalid_request",
-            "webhook_url cannot be used: this key has no webhook secret to sign with; have the "
-            "operator give it one, or set media.webhooks.allow_unsigned",
-            param=_PARAM,
+        raise _refused(
+            "this key has no webhook secret to sign with, so nobody could tell that a webhook is "
+            "ours; have the operator give it one"
         )
-    return Webhook(url)
+
+
+def _refused(reason: str) -> GatewayError:
+    return GatewayError(
+        "invalid_request", f"webhook_url cannot be used: {reason}", param="webhook_url"
+    )
