@@ -37,9 +37,10 @@ def billed(asked: Billable, target: MediaTargetConfig, provider_ms: int, outputs
     """Return what a job is charged for.
 
     On a target priced per second the seconds are those of the request; where it named none, those
-    that the provider reports, else the target's ``default_seconds``; and never below its
-    ``min_seconds``. The provider's figure never changes what the request asked for: neither does a
-    short answer cost less, nor a long one more than was agreed.
+    that the provider reports, but no more than the target's ``max_seconds``, else its
+    ``default_seconds``; and never below its ``min_seconds``. The provider's figure never changes
+    what the request asked for: neither does a short answer cost less, nor a long one more than was
+    agreed.
 
     :param asked: the adapter's account of the request that it built.
     :param provider_ms: milliseconds that the provider says it made; -1 where it says nothing.
@@ -48,7 +49,10 @@ def billed(asked: Billable, target: MediaTargetConfig, provider_ms: int, outputs
     milliseconds = max(0, asked.milliseconds)
     if is_per_second(target.price):
         if not milliseconds:
-            milliseconds = max(0, provider_ms) or (target.default_seconds or 0) * _MS_PER_SECOND
+            told = max(0, provider_ms)
+            if target.max_seconds is not None:
+                told = min(told, target.max_seconds * _MS_PER_SECOND)
+            milliseconds = told or (target.default_seconds or 0) * _MS_PER_SECOND
         milliseconds = max(milliseconds, target.min_seconds * _MS_PER_SECOND)
     return Billable(
         characters=max(0, asked.characters), milliseconds=milliseconds, outputs=max(0, outputs)

@@ -110,6 +110,16 @@ class BilledTests(SynchronousTestCase):
             found = billed(Billable(milliseconds=asked), target, provider, 1)
             self.assertEqual(found.milliseconds, expected, (asked, provider, default, minimum))
 
+    def test_a_provider_that_tells_nonsense(self) -> None:
+        """Milliseconds told as seconds cost no more than the longest that may be asked for."""
+        price = MediaPriceConfig(per_second=Decimal("0.05"))
+        target = MediaTargetConfig(
+            adapter="fal", model="a/b", price=price, default_seconds=6, max_seconds=15
+        )
+        for told, expected in ((6_000_000, 15_000), (15_001, 15_000), (8_000, 8_000), (-1, 6_000)):
+            found = billed(Billable(milliseconds=0), target, told, 1)
+            self.assertEqual(expected, found.milliseconds)
+
     def test_only_a_price_per_second_needs_seconds(self) -> None:
         """Elsewhere the record says what was asked for, and nothing is put in."""
         for price in (None, MediaPriceConfig(per_job=Decimal(1))):
