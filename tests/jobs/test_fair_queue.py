@@ -136,7 +136,7 @@ class FairQueueTests(SynchronousTestCase):
         kept = (queue._key_of, queue._lines, queue._running_of, queue._ring)
         self.assertEqual([0, 0, 0, 0], [len(table) for table in kept])
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(
         st.lists(
             st.one_of(

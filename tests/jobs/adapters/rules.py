@@ -138,7 +138,7 @@ class Rules(SynchronousTestCase):
 
     samples: ClassVar[Sequence[Sample]] = ()
 
-    @_settings(500)
+    @_settings(200)
     @given(data=st.data())
     def test_submit(self, data: st.DataObject) -> None:
         """It comes to one of three ends, and what may cost money is sent once."""
@@ -155,7 +155,7 @@ class Rules(SynchronousTestCase):
             self.assertNotIn(CREDENTIAL, outcome.handle.notes.values())
         self._judge(outcome)
 
-    @_settings(500)
+    @_settings(200)
     @given(id=_IDS, notes=_NOTES, data=st.data())
     def test_poll(self, id: str, notes: dict[str, str], data: st.DataObject) -> None:
         """It asks and changes nothing."""
@@ -168,7 +168,7 @@ class Rules(SynchronousTestCase):
         self.assertIsInstance(outcome, Running | Done | Failed | Stopped | Transient)
         self._judge(outcome)
 
-    @_settings(200)
+    @_settings(100)
     @given(id=_IDS, notes=_NOTES, data=st.data())
     def test_cancel(self, id: str, notes: dict[str, str], data: st.DataObject) -> None:
         """It is asked once, and comes to one of three ends."""
@@ -178,7 +178,7 @@ class Rules(SynchronousTestCase):
         self.assertEqual(len(asked), 1)
         self.assertIsInstance(outcome, Stopped | NotCanceled | Unclear)
 
-    @_settings(300)
+    @_settings(150)
     @given(data=st.data())
     def test_odd_inputs(self, data: st.DataObject) -> None:
         """An input is refused with its place, or can be priced and sent."""
@@ -212,7 +212,7 @@ class Rules(SynchronousTestCase):
                 for request in _first(sample.adapter.submit(sample.task(input))):
                     self._allowed(request)
 
-    @_settings(100)
+    @_settings(60)
     @given(model=_MODELS, data=st.data())
     def test_odd_models(self, model: str, data: st.DataObject) -> None:
         """A target's model leads nowhere but below the address."""
@@ -252,7 +252,7 @@ class Rules(SynchronousTestCase):
                 seen.add(sample.adapter.name)
         self.assertEqual(seen, {one.adapter.name for one in self.samples if one.can_poll})
 
-    @_settings(100)
+    @_settings(60)
     @given(data=st.data())
     def test_nearly_right_polls(self, data: st.DataObject) -> None:
         """What is out of joint in one place raises nothing, either."""
