@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -47,6 +47,9 @@ from omnigate.periods import DAY_MS
 
 #: How often it is looked whether the log is to be written anew, and which jobs are past keeping.
 UPKEEP_SECONDS: Final = 60.0
+
+#: Jobs whose files are removed at once: a bucket takes some 20 ms for each.
+REMOVED_AT_ONCE: Final = 16
 
 #: Jobs whose files are counted in one turn of the reactor, at a start.
 STEP: Final = 2_000
@@ -141,6 +144,7 @@ class MediaJobs:
         )
         self._timer: IDelayedCall | None = None
         self._is_sweeping = False
+        self._removing: Deferred[list[None]] = succeed([])
         # By the wall clock alone, one that is a month ahead for a minute would have all files gone.
         self._trusted = TrustedTime(0, None, 0.0)
 
@@ -172,6 +176,7 @@ class MediaJobs:
     async def close(self) -> None:
         """End in order: what would be paid twice is waited for, for a while."""
         self._stop_timer()
+        self._removing.cancel()
         await self.runner.close()
         await self.webhooks.stop()
         await self.outputs.close()
@@ -180,6 +185,7 @@ class MediaJobs:
     def abandon(self) -> Deferred[None]:
         """Let go of everything at once."""
         self._stop_timer()
+        self._removing.cancel()
         self.runner.abandon()
         self.webhooks.abandon()
         self.outputs.abandon()
@@ -193,14 +199,27 @@ class MediaJobs:
     # -- upkeep -------------------------------------------------------------------------------
 
     def _removed(self, jobs: Sequence[Job]) -> None:
-        """Remove the files of jobs that are gone, but those that other jobs have too."""
         for job in jobs:
             self.outputs.names.changed(job, None)
-        Deferred.fromCoroutine(self._remove_files(jobs)).addErrback(self._failed)
 
     async def _remove_files(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            await self.outputs.remove(job.outputs)
+        """Remove the files of jobs that are gone, but those that other jobs have too.
+
+        Nobody looks through a bucket for what an end in between leaves there, so no more jobs are
+        removed meanwhile.
+        """
+        left = iter(jobs)
+
+        async def some() -> None:
+            for job in left:
+                await self.outputs.remove(job.outputs)
+
+        tasks = [Deferred.fromCoroutine(some()) for _ in range(REMOVED_AT_ONCE)]
+        self._removing = gatherResults(tasks, consumeErrors=True)
+        try:
+            await self._removing
+        except FirstError as error:
+            error.subFailure.raiseException()
 
     def _set_timer(self) -> None:
         self._timer = self._around.clock.callLater(UPKEEP_SECONDS, self._keep_up)
@@ -212,18 +231,18 @@ class MediaJobs:
 
     def _keep_up(self) -> None:
         self._set_timer()
+        Deferred.fromCoroutine(self.store.check()).addErrback(self._failed)
         if not self._is_sweeping:
             self._is_sweeping = True
             Deferred.fromCoroutine(self._swept()).addErrback(self._failed)
 
     async def _swept(self) -> None:
         try:
-            await self.store.check()
             around = self._around
             now_ms = self._trusted.look(around.now_ms(), around.steady())
             days = around.config().retention.jobs_days
             if days:
-                removed = await self.store.sweep(now_ms - days * DAY_MS)
+                removed = await self.store.sweep(now_ms - days * DAY_MS, self._remove_files)
                 if removed:
                     self._log.info(
                         "{count} jobs were older than {days} days, and removed",
@@ -234,6 +253,8 @@ class MediaJobs:
             self._is_sweeping = False
 
     def _failed(self, failure: Failure) -> None:
+        if failure.check(CancelledError) and self._timer is None:
+            return  # the end of this generation
         if failure.check(GatewayError):
             self._log.warn("jobs are not looked after: {error}", error=failure.getErrorMessage())
         else:

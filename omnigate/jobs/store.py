@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -346,11 +346,16 @@ class JobStore:
         job: Job = await self._groups.want(judge, 0)
         return job
 
-    async def sweep(self, before_ms: int) -> list[Job]:
+    async def sweep(
+        self,
+        before_ms: int,
+        then: Callable[[Sequence[Job]], Awaitable[None]] | None = None,
+    ) -> list[Job]:
         """Remove the final jobs that ended before that and owe nothing, with their inputs.
 
-        :return: those that were removed. Their outputs are up to the
-            :attr:`removal_watchers`.
+        :param then: what is done about some that were removed, such as about their outputs, before
+            the next are.
+        :return: those that were removed.
         :raises GatewayError: ``storage_unavailable``, ``not_ready``; the rest stays.
         """
         removed: list[Job] = []
@@ -368,6 +373,8 @@ class JobStore:
                         lambda failure: failure.trap(*EXPECTED) and None
                     )
                 self._tell_removed(batch)
+                if then is not None:
+                    await then(batch)
         finally:
             if removed and self._groups.is_open:
                 await self._compaction.run()

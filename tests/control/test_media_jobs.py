@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate.control.config_file import Cause
-from omnigate.jobs.job import Job
+from omnigate.control.media_jobs import REMOVED_AT_ONCE
+from omnigate.jobs.job import Job, Output
+from omnigate.jobs.store import SWEEP_BATCH
 from tests.control.conversation import INTERNAL
 from tests.control.job_cases import MEDIA_CONFIG, PNG, JobCases
 from tests.control.plane import APP_SHA, Plane
@@ -211,3 +215,30 @@ class MediaJobsTests(SynchronousTestCase):
         self.turn()
         self.assertIsNone(self.plane.generation.jobs.get(second))
         self.assertFalse(os.path.exists(path))
+
+    def test_no_more_old_jobs_are_removed_than_their_files(self) -> None:
+        """What an end of the process leaves in a bucket is few jobs', and nothing goes on then."""
+        cases, media = JobCases(self.plane), self.plane.generation.media
+        for n in range(SWEEP_BATCH + 1):
+            job = cases.succeeded(input={"prompt": str(n)})
+            cases.change(job, cost_owed=False)
+        removing: list[Deferred[None]] = []
+
+        async def remove(outputs: Sequence[Output]) -> None:
+            waiting: Deferred[None] = Deferred()
+            removing.append(waiting)
+            await waiting
+
+        self.patch(media.outputs, "remove", remove)
+        self.plane.clock.advance(31 * 86_400)
+        self.turn()
+        self.assertEqual((len(self.plane.generation.jobs), len(removing)), (1, REMOVED_AT_ONCE))
+        self.plane.clock.advance(60)
+        self.turn()
+        self.assertEqual(len(removing), REMOVED_AT_ONCE)
+        removing[0].callback(None)
+        self.assertEqual(len(removing), REMOVED_AT_ONCE + 1)
+        media.abandon()
+        self.turn()
+        self.assertTrue(all(each.called for each in removing))
+        self.assertEqual(len(removing), REMOVED_AT_ONCE + 1)
