@@ -28,8 +28,14 @@ from omnigate.jobs.adapters.base import (
     Transient,
     Unclear,
 )
-from omnigate.jobs.conversing import Conversing, OutOfTime
-from omnigate.jobs.job import PROVIDER_BAD_ANSWER, PROVIDER_FAILED, PROVIDER_TIMEOUT, JobError
+from omnigate.jobs.conversing import Conversing, NotKeptError, OutOfTime
+from omnigate.jobs.job import (
+    PROVIDER_BAD_ANSWER,
+    PROVIDER_FAILED,
+    PROVIDER_TIMEOUT,
+    STORAGE_FAILED,
+    JobError,
+)
 from omnigate.jobs.wish import Wish
 
 #: So many polls in a row that tell nothing abandon a target.
@@ -82,7 +88,17 @@ class GivenUp:
     done: Done | None = None
 
 
-End: TypeAlias = Delivered | CameToNothing | GivenUp
+@attrs.frozen
+class NotKept:
+    """The provider has done its work and is paid, and our own disk did not take what it made.
+
+    Any other provider's would meet the same disk.
+    """
+
+    error: JobError
+
+
+End: TypeAlias = Delivered | CameToNothing | GivenUp | NotKept
 
 
 @attrs.define(eq=False)
@@ -124,6 +140,8 @@ class Attempting:
             outcome = await self.conversing.lead(task.job_id, self.adapter.submit(task), self._left)
         except OutOfTime:
             return GivenUp() if self.wish.ever else self._out_of_time()
+        except NotKeptError as error:
+            return GivenUp(charged=True) if self.wish.ever else NotKept(_not_kept(error))
         except CancelledError:
             raise
         except Exception:
@@ -178,6 +196,8 @@ class Attempting:
                 return CameToNothing(JobError(PROVIDER_FAILED, "canceled at the provider"))
             bad = bad + 1 if isinstance(outcome, Transient) else 0
             if isinstance(outcome, Transient) and bad >= MAX_TRANSIENT:
+                if outcome.error.code == STORAGE_FAILED:
+                    return NotKept(outcome.error)
                 return await self._abandon(handle, CameToNothing(outcome.error))
             wait = max(self.interval(), min(outcome.wait_seconds, MAX_WAIT_SECONDS))
 
@@ -213,6 +233,9 @@ class Attempting:
             return await self.conversing.lead(task.job_id, steps, seconds)
         except (OutOfTime, CancelledError):
             raise
+        except NotKeptError as error:
+            # It can be had again, and by then the disk may have room.
+            return Transient(_not_kept(error))
         except Exception:
             self._log.failure("{job}: {name} broke", job=task.job_id, name=self.adapter.name)
             return Transient(JobError(PROVIDER_BAD_ANSWER, "the answer could not be read"))
@@ -247,3 +270,7 @@ class Attempting:
     def _out_of_time(self) -> CameToNothing:
         message = f"no result within {self.timeout_s} seconds"
         return CameToNothing(JobError(PROVIDER_TIMEOUT, message))
+
+
+def _not_kept(error: NotKeptError) -> JobError:
+    return JobError(STORAGE_FAILED, f"the output could not be kept: {error}")

@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from omnigate.jobs.adapters.base import Steps
 from omnigate.jobs.alarms import Alarms
 from omnigate.jobs.pace import Pace
-from omnigate.outbound.messages import Answer, Request
+from omnigate.outbound.messages import NOT_KEPT, Answer, Request
 
 T = TypeVar("T")
 
@@ -22,6 +22,13 @@ LEAST_SECONDS = 1.0
 
 class OutOfTime(Exception):  # noqa: N818
     """A conversation was not over in time, and was broken off."""
+
+
+class NotKeptError(Exception):
+    """The provider has answered with what it made, and the disk did not take that.
+
+    The message says what is wrong with the disk.
+    """
 
 
 class Line(Protocol):
@@ -61,6 +68,8 @@ class Conversing:
         :param seconds: how long it may take.
         :return: what the adapter makes of it.
         :raises OutOfTime: it took longer; what was sent was sent.
+        :raises NotKeptError: an answer holds media that could not be kept; no adapter is told, for
+            it is not its provider's fault.
         """
         seconds = max(seconds, LEAST_SECONDS)
         talk = Deferred.fromCoroutine(self._lead(job_id, steps, seconds))
@@ -97,5 +106,7 @@ class Conversing:
                 if request.head_seconds > seconds:
                     request = attrs.evolve(request, head_seconds=seconds)
                 answer = await self.line.send(job_id, request)
+                if answer.fault == NOT_KEPT:
+                    raise NotKeptError(answer.detail)
         finally:
             steps.close()

@@ -14,7 +14,14 @@ from twisted.logger import Logger
 
 from omnigate.config.media import MediaRouteConfig
 from omnigate.jobs.adapters.base import Done, Handle, Task
-from omnigate.jobs.attempting import Attempting, CameToNothing, Delivered, End, GivenUp
+from omnigate.jobs.attempting import (
+    Attempting,
+    CameToNothing,
+    Delivered,
+    End,
+    GivenUp,
+    NotKept,
+)
 from omnigate.jobs.bill import Bill, asked_of
 from omnigate.jobs.ending import final_fields, note_fields
 from omnigate.jobs.job import (
@@ -180,6 +187,8 @@ class Life:
                 return await self._deliver(end.done, bill)
             if isinstance(end, GivenUp):
                 return await self._end(CANCELED, end, bill)
+            if isinstance(end, NotKept):
+                return await self._end(FAILED, CameToNothing(end.error), bill)
             await self._note(end)
             return None
         finally:

@@ -197,7 +197,7 @@ class Exchange:
             except BodyRefused as refused:
                 self._fail(refused.fault, refused.detail)
             except OSError as error:
-                self._fail(NOT_KEPT, reason_of(error))
+                self._fail(NOT_KEPT, _words_of(error))
         elif not self._limits.status_only:
             self._body += data
 
@@ -233,7 +233,7 @@ class Exchange:
             self._fail(error.fault, error.detail)
         else:
             assert error is not None
-            self._fail(NOT_KEPT, reason_of(error))
+            self._fail(NOT_KEPT, _words_of(error))
 
     def _all_sent(self, error: BaseException | None) -> None:
         if error is not None:
@@ -310,3 +310,9 @@ class Exchange:
 
     def _first_headers(self) -> dict[str, str]:
         return dict(reversed(self.headers))
+
+
+def _words_of(error: BaseException) -> str:
+    """Return what is wrong with a disk, without the path of a file."""
+    told = error.strerror if isinstance(error, OSError) else None
+    return told.lower() if told else reason_of(error)

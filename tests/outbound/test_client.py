@@ -427,10 +427,10 @@ class SinkTests(OutboundCase):
 
     def test_disk_full(self) -> None:
         """What the disk does not take is told as not kept, at a piece or at the end."""
-        self.sink.refuses = OSError(28, "No space left on device")
+        self.sink.refuses = OSError(28, "No space left on device", "/var/lib/omnigate/media/x")
         answer = self.answer(self.begun())
         self.assertEqual((answer.status, answer.fault), (200, NOT_KEPT))
-        self.assertIn("No space left", answer.detail)
+        self.assertEqual(answer.detail, "no space left on device")
         self.assertFalse(self.peer.open)
         self.sink = MemorySink()
         self.sink.done = Deferred()

@@ -60,7 +60,7 @@ from omnigate.jobs.provider_slots import ProviderSlots
 from omnigate.jobs.runner import Runner
 from omnigate.ledger.counters import IngestResult
 from omnigate.ledger.ingest import Priced
-from omnigate.outbound.messages import Answer, Request
+from omnigate.outbound.messages import NOT_KEPT, Answer, Request
 
 NOW_S = 1_796_000_000.0
 KEY = "ab" * 32
@@ -167,7 +167,7 @@ class Provider:
         self.credentials.append(dict(request.headers)["authorization"])
         word = self.always or (self.words.popleft() if self.words else "")
         if word:
-            return Answer(200, body=word.encode())
+            return _said(word)
         held: Deferred[Answer] = Deferred(self._cut)
         self.held.append((job_id, held))
         return await held
@@ -178,7 +178,13 @@ class Provider:
     def say(self, word: str) -> None:
         """Answer the oldest request that waits."""
         _, held = self.held.popleft()
-        held.callback(Answer(200, body=word.encode()))
+        held.callback(_said(word))
+
+
+def _said(word: str) -> Answer:
+    if word == "not kept":
+        return Answer(200, fault=NOT_KEPT, detail="no space left on device")
+    return Answer(200, body=word.encode())
 
 
 class Shelf:

@@ -10,7 +10,14 @@ from twisted.internet.defer import Deferred
 
 from omnigate.errors import GatewayError
 from omnigate.jobs import debts
-from omnigate.jobs.job import OUTPUT_REFUSED, PROVIDER_TIMEOUT, STORAGE_FAILED, Attempt, Job
+from omnigate.jobs.job import (
+    OUTPUT_REFUSED,
+    PROVIDER_TIMEOUT,
+    STORAGE_FAILED,
+    Attempt,
+    Job,
+    JobError,
+)
 from omnigate.money import NANO_PER_USD
 from tests.jobs.runner.runner_case import OutputFault, RunnerCase, target, webhook
 
@@ -170,6 +177,46 @@ class LifeTests(RunnerCase):
         self.assertEqual(job.cost_nano, 5 * NANO_PER_USD)
         event = self.books.events[job.id].event
         self.assertEqual((event.upstream, event.status), ("replicate", 502))
+
+    def test_media_in_an_answer_that_the_disk_does_not_take(self) -> None:
+        """So it is where the answer itself holds what was made."""
+        self.use(target("one"), target("two"))
+        self.says("not kept")
+        job = self.new_job()
+        self.assertEqual((job.status, self.outcomes(job)), ("failed", ["failed"]))
+        words = "the output could not be kept: no space left on device"
+        expected = JobError(STORAGE_FAILED, words)
+        self.assertEqual((job.error, job.attempts[-1].error), (expected, expected))
+        self.assertEqual(job.cost_nano, NANO_PER_USD)
+        self.assertEqual(self.provider.heard, ["one/submit"])
+
+    def test_media_in_the_answer_to_a_poll(self) -> None:
+        """It is asked for again as long as a bad poll is, for the disk may have room by then."""
+        self.use(target("one"), target("two"))
+        self.says("accepted p1", *["not kept"] * 4, "done 1")
+        job = self.new_job()
+        for _ in range(5):
+            self.wait()
+        self.assertEqual(self.outcomes(job), ["succeeded"])
+        self.says("accepted p2", *["not kept"] * 5)
+        job = self.new_job()
+        for _ in range(5):
+            self.wait()
+        job = self.job(job)
+        assert job.error is not None
+        self.assertEqual((job.status, job.error.code), ("failed", STORAGE_FAILED))
+        self.assertEqual(job.cost_nano, NANO_PER_USD)
+        # It is done there: nothing is to be stopped.
+        self.assertEqual(self.provider.heard[-1], "one/poll p2")
+
+    def test_what_the_disk_does_not_take_after_a_cancel(self) -> None:
+        """It is canceled, and paid."""
+        job = self.new_job()
+        self.cancel(job)
+        self.provider.say("not kept")
+        self.turn()
+        job = self.job(job)
+        self.assertEqual((job.status, job.cost_nano), ("canceled", NANO_PER_USD))
 
     def test_a_job_without_a_route_fails(self) -> None:
         """It was made under another config."""
