@@ -179,11 +179,11 @@ class Attempting:
             if self._is_wished():
                 continue
             if self._is_over() and not is_resumed:
-                return await self._abandon(handle, self._out_of_time())
+                return await self._abandon(handle)
             outcome = await self._poll(handle, LAST_SECONDS if is_resumed else self._left)
             is_resumed = False
             if outcome is None:
-                return await self._abandon(handle, self._out_of_time())
+                return await self._abandon(handle)
             if isinstance(outcome, Done):
                 if self._is_wished() and not self.adapter.can_cancel:
                     return GivenUp(charged=True, done=outcome)
@@ -198,7 +198,8 @@ class Attempting:
             if isinstance(outcome, Transient) and bad >= MAX_TRANSIENT:
                 if outcome.error.code == STORAGE_FAILED:
                     return NotKept(outcome.error)
-                return await self._abandon(handle, CameToNothing(outcome.error))
+                # One that answers nothing of use is not asked for anything more.
+                return GivenUp() if self.wish.ever else CameToNothing(outcome.error)
             wait = max(self.interval(), min(outcome.wait_seconds, MAX_WAIT_SECONDS))
 
     @property
@@ -256,11 +257,11 @@ class Attempting:
             outcome = Unclear()
         return isinstance(outcome, Stopped)
 
-    async def _abandon(self, handle: Handle, end: CameToNothing) -> End:
+    async def _abandon(self, handle: Handle) -> End:
         """Have the provider stop what nobody waits for any more, if it can."""
         if self.adapter.can_cancel:
             await self._cancel(handle, FAREWELL_SECONDS)
-        return GivenUp() if self.wish.ever else end
+        return GivenUp() if self.wish.ever else self._out_of_time()
 
     def _failed(self, outcome: Failed) -> End:
         if self.wish.ever:

@@ -127,8 +127,6 @@ class Player:
                 case Transient(error):
                     in_a_row += 1
                     if in_a_row == TRANSIENT_IN_A_ROW:
-                        if adapter.can_cancel:
-                            self._converse(adapter.cancel(task, handle), _CANCEL)
                         return self._failed(Failed(error))
                 case Stopped():
                     return "canceled"

@@ -110,12 +110,11 @@ class LifeTests(RunnerCase):
         for _ in range(10):
             self.wait()
         self.assertEqual(self.outcomes(job), [""])
-        self.says(*["junk"] * 5, "late", "done 1")
+        self.says(*["junk"] * 5, "done 1")
         for _ in range(5):
             self.wait()
         self.assertEqual(self.outcomes(job), ["failed", "succeeded"])
-        # It may be at work all the same.
-        self.assertEqual(self.provider.heard[-2:], ["one/cancel p1", "two/submit"])
+        self.assertNotIn("one/cancel p1", self.provider.heard)
 
     def test_junk_for_ever_ends(self) -> None:
         """So does a fault of the adapter in reading it."""
