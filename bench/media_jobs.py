@@ -176,7 +176,6 @@ def _made(store: JobStore, media: MediaJobs, number: int) -> Deferred[Any]:
             NewJob(
                 key_sha256=f"{number % 20:064x}",
                 model="flux",
-                input=input,
                 input_json=json.dumps(input).encode(),
                 request_sha256="00",
             ),

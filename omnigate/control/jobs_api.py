@@ -342,7 +342,6 @@ def _new_job(key: GatewayKey, request: JobRequest, idempotency_key: str) -> NewJ
     return NewJob(
         key_sha256=key.sha256,
         model=request.model,
-        input=request.input,
         input_json=request.input_json,
         metadata=request.metadata,
         webhook_url=request.webhook_url,

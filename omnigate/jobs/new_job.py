@@ -27,7 +27,6 @@ class NewJob:
 
     key_sha256: str
     model: str
-    input: dict[str, Any] = attrs.field(repr=False)
     input_json: bytes = attrs.field(repr=False)
     metadata: dict[str, Any] | None = None
     webhook_url: str | None = None

@@ -108,7 +108,7 @@ class Studio:
         hook = "https://hooks.studio.example/omnigate" if number % 3 else None
         content = msgspec.json.encode(input)
         metadata = {"campaign": "autumn", "shot": number}
-        new = NewJob(KEY_SHA256, model, input, content, metadata, hook, f"shot-{number}")
+        new = NewJob(KEY_SHA256, model, content, metadata, hook, f"shot-{number}")
         job, _ = _wait(self._store.create(new, KeyLimits(0, 0)))
         self._run(job, input, number)
 

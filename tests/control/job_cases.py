@@ -71,7 +71,7 @@ class JobCases:
         """Make a job that waits; nobody runs it."""
         given = {"prompt": "a lighthouse"} if input is None else input
         made: list[tuple[Job, bool]] = []
-        new = NewJob(key_sha256, model, given, msgspec.json.encode(given), **members)
+        new = NewJob(key_sha256, model, msgspec.json.encode(given), **members)
         Deferred.fromCoroutine(self.store.create(new, NO_LIMITS)).addCallback(made.append)
         return made[0][0]
 

@@ -42,8 +42,7 @@ def make_job(store: JobStore, key_sha256: str = APP_SHA, model: str = "flux", **
     new = NewJob(
         key_sha256=key_sha256,
         model=model,
-        input={"prompt": "secret wish"},
-        input_json=b"{}",
+        input_json=b'{"prompt":"secret wish"}',
         **more,
     )
     made: list[tuple[Job, bool]] = []

@@ -45,7 +45,7 @@ class MediaFilesTest(SynchronousTestCase):
 
     def ended(self, outputs: tuple[Output, ...], **fields: Any) -> Job:
         """Make a job that has ended with these outputs."""
-        new = NewJob(APP_SHA, "flux", {}, b"{}")
+        new = NewJob(APP_SHA, "flux", b"{}")
         job, _ = self.done(self.generation.jobs.create(new, KeyLimits()))
         change = self.generation.jobs.change(
             job.id,
@@ -59,7 +59,7 @@ class MediaFilesTest(SynchronousTestCase):
 
     def stored(self, *sources: InlineSource) -> Job:
         """Make a job that has made these."""
-        new = NewJob(APP_SHA, "flux", {}, b"{}")
+        new = NewJob(APP_SHA, "flux", b"{}")
         job, _ = self.done(self.generation.jobs.create(new, KeyLimits()))
         outputs = self.done(
             self.generation.media.outputs.store(

@@ -46,7 +46,6 @@ def new_job(number: int) -> NewJob:
     return NewJob(
         key_sha256=KEYS[number % len(KEYS)],
         model="flux",
-        input=input,
         input_json=json.dumps(input).encode(),
         metadata={"n": number} if number % 3 else None,
         webhook_url="https://e.com/" if number % 4 == 0 else None,
@@ -333,7 +332,7 @@ class Life:
             key_sha256=new.key_sha256,
             model=new.model,
             created_ms=like.created_ms,
-            input=None if number % 2 else new.input,
+            input=None if number % 2 else json.loads(new.input_json),
             input_file=bool(number % 2),
             metadata=new.metadata,
             idempotency_key=new.idempotency_key,

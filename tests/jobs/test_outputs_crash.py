@@ -61,7 +61,7 @@ class Life:
 
     def create(self) -> Job:
         """Make a job that runs."""
-        new = NewJob("ab" * 32, "m", {"prompt": "x"}, b'{"prompt":"x"}')
+        new = NewJob("ab" * 32, "m", b'{"prompt":"x"}')
         job, _ = self.do(self.store.create(new, KeyLimits()))
         running: Job = self.do(self.store.change(job.id, status=RUNNING, started_ms=NOW_MS))
         return running

@@ -65,7 +65,6 @@ def new_job(text: str = "a cat", **members: Any) -> NewJob:
         **{
             "key_sha256": KEY,
             "model": "flux",
-            "input": made,
             "input_json": json.dumps(made).encode(),
             "request_sha256": text,
             **members,

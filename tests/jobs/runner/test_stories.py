@@ -172,7 +172,6 @@ class StoryTests(RunnerCase):
                 NewJob(
                     key_sha256=words.choice((KEY, OTHER_KEY)),
                     model="words",
-                    input=input,
                     input_json=json.dumps(input).encode(),
                     request_sha256="00",
                 ),

@@ -174,7 +174,6 @@ class WholePlayer:
         new = NewJob(
             key_sha256="ab" * 32,
             model=case.model,
-            input=case.input,
             input_json=json.dumps(case.input).encode(),
             request_sha256="00",
         )
