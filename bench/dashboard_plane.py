@@ -25,8 +25,9 @@ from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.dashboard.entrance import make_entrance
 from omnigate.control.gateway_key import MANAGED, GatewayKey
-from omnigate.control.generation import Lasting, guard_stores, record_config
+from omnigate.control.generation import guard_stores, record_config
 from omnigate.control.key_file import KEYS_FILE
+from omnigate.control.lasting import Lasting
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import MAX_ROWS, Reports
 from omnigate.control.routes import (

@@ -25,9 +25,10 @@ from omnigate.control.auth import Credentials
 from omnigate.control.config_file import ConfigFile
 from omnigate.control.dashboard.data_plane import DataPlane
 from omnigate.control.dashboard.entrance import make_entrance
-from omnigate.control.generation import Generation, Lasting, guard_stores, record_config
+from omnigate.control.generation import Generation, guard_stores, record_config
 from omnigate.control.guard import Guard
 from omnigate.control.key_file import KeysFileError
+from omnigate.control.lasting import Lasting
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.request import Gate

@@ -7,12 +7,10 @@ here is thrown away as a whole when a store has crashed, and made anew
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 import attrs
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -23,16 +21,12 @@ from omnigate.control.admin_jobs_api import AdminJobsApi
 from omnigate.control.admin_keys import AdminKeyStore
 from omnigate.control.audit import AuditLog
 from omnigate.control.audit_line import AuditEntry
-from omnigate.control.auth import Credentials
 from omnigate.control.budget_watch import BudgetWatch
-from omnigate.control.config_file import ConfigFile
 from omnigate.control.config_history import ConfigHistory
 from omnigate.control.config_record import ConfigRecord
 from omnigate.control.counters_api import CountersApi
 from omnigate.control.dashboard.alerts import alerts_of
 from omnigate.control.dashboard.dashboard import Dashboard
-from omnigate.control.dashboard.data_plane import DataPlane
-from omnigate.control.dashboard.entrance import Entrance
 from omnigate.control.dashboard.live import Live
 from omnigate.control.dashboard.sources import Sources
 from omnigate.control.guard import RESTARTING, Crashed, Guard, Store
@@ -42,15 +36,13 @@ from omnigate.control.job_changes import JobChanges
 from omnigate.control.jobs_api import JobsApi
 from omnigate.control.keys import KeyBook, KeyStore
 from omnigate.control.last_uses import LastUses
-from omnigate.control.lately import Lately
+from omnigate.control.lasting import Lasting
 from omnigate.control.media_jobs import MediaJobs, state_folder_of
 from omnigate.control.media_views import Surroundings
-from omnigate.control.metrics import ControlMetrics
 from omnigate.control.metrics_api import MetricsApi
 from omnigate.control.openapi import OpenApi
 from omnigate.control.own_usage import OwnUsage
 from omnigate.control.receipts_api import ReceiptsApi
-from omnigate.control.reports import Reports
 from omnigate.control.routes import Endpoint
 from omnigate.control.snapshots import Snapshots
 from omnigate.errors import GatewayError
@@ -60,8 +52,6 @@ from omnigate.jobs.store import JobStore
 from omnigate.ledger.event_search import EventSearch
 from omnigate.ledger.service import Ledger
 from omnigate.money import Price
-from omnigate.outbound.addresses import AddressGuard
-from omnigate.outbound.client import Outbound
 from omnigate.receipts.store import ReceiptStore
 from omnigate.writer_thread import IWriter
 
@@ -85,71 +75,6 @@ MEDIA_READER: Final = "omnigate-media-reader"
 LEDGER_READER: Final = "omnigate-ledger-reader"
 
 _log = Logger(namespace="omnigate.control")
-
-
-@attrs.frozen(eq=False)
-class Lasting:
-    """What is there before a generation and after it.
-
-    :ivar ledger_path: the active segment of the ledger.
-    :ivar keys_path: ``keys.json``.
-    :ivar admin_keys_path: ``admin_keys.json``.
-    :ivar audit_path: the active file of the audit log.
-    :ivar audit_max_bytes: how long that may become.
-    :ivar history_path: ``config_history.json``.
-    :ivar jobs_path: the log of media jobs, ``jobs.jsonl``.
-    :ivar receipts_path: ``receipts.json``.
-    :ivar media_dir: the folder of their outputs.
-    :ivar credential: gives the value of a variable that ``[media]`` names, or None where that is
-        not set or cannot be used; it asks memory and no file.
-    :ivar wall: seconds since 1970.
-    :ivar steady: seconds that nobody sets.
-    :ivar make_writer: makes a writer thread of that name; given what to call if it is lost.
-    :ivar metrics_writer: a thread that writes the text of metrics.
-    :ivar entrance: what of the dashboard needs no store.
-    :ivar pause: lets the reactor do something else.
-    :ivar stand_back: the same between two steps of work for people and their programs, which gets
-        on as :mod:`~omnigate.control.turns` says.
-    :ivar lately: what happened since the process began, for people to look at.
-    :ivar data_plane: where the dashboard can try a request.
-    :ivar connect: makes what sends requests of media jobs, given who judges addresses.
-    """
-
-    ledger_path: str
-    keys_path: str
-    admin_keys_path: str
-    audit_path: str
-    audit_max_bytes: int
-    history_path: str
-    jobs_path: str
-    receipts_path: str
-    media_dir: str
-    credential: Callable[[str], str | None]
-    config_file: ConfigFile
-    credentials: Credentials
-    metrics: ControlMetrics
-    reports: Reports
-    clock: IReactorTime
-    wall: Callable[[], float]
-    steady: Callable[[], float]
-    make_writer: Callable[[str, Callable[[Failure], None]], IWriter]
-    metrics_writer: IWriter
-    entrance: Entrance
-    pause: Callable[[], Awaitable[None]]
-    stand_back: Callable[[], Awaitable[None]] = attrs.field(
-        default=attrs.Factory(lambda self: self.pause, takes_self=True)
-    )
-    data_plane: DataPlane = attrs.Factory(DataPlane)
-    connect: Callable[[AddressGuard], Outbound] = attrs.field(
-        default=attrs.Factory(lambda self: partial(Outbound, self.clock), takes_self=True)
-    )
-    lately: Lately = attrs.field(
-        default=attrs.Factory(lambda self: Lately(self.now_ms()), takes_self=True)
-    )
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970."""
-        return int(self.wall() * 1000)
 
 
 @attrs.frozen(eq=False)
@@ -205,24 +130,12 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     """
     config_file, metrics = lasting.config_file, lasting.metrics
 
-    def writer(name: str) -> IWriter:
-        return lasting.make_writer(name, partial(crashed, f"the writer {name}"))
+    writers: list[IWriter] = []
 
-    audit_writer, history_writer, ledger_writer, keys_writer, snapshots_writer, reader = (
-        writer(AUDIT_WRITER),
-        writer(HISTORY_WRITER),
-        writer(LEDGER_WRITER),
-        writer(KEYS_WRITER),
-        writer(SNAPSHOTS_WRITER),
-        writer(LEDGER_READER),
-    )
-    receipts_writer = writer(RECEIPTS_WRITER)
-    jobs_writer, media_writer, media_worker, media_reader = (
-        writer(JOBS_WRITER),
-        writer(MEDIA_WRITER),
-        writer(MEDIA_WORKER),
-        writer(MEDIA_READER),
-    )
+    def writer(name: str) -> IWriter:
+        made = lasting.make_writer(name, partial(crashed, f"the writer {name}"))
+        writers.append(made)
+        return made
 
     def recorded(event: UsageEvent, cost_nano: int) -> None:
         watch.touch(event, cost_nano)
@@ -233,17 +146,18 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     audit = AuditLog(
         lasting.audit_path,
         lasting.clock,
-        audit_writer,
+        writer(AUDIT_WRITER),
         lasting.now_ms,
         lasting.audit_max_bytes,
         partial(crashed, "audit"),
     )
     history = ConfigHistory(
         lasting.history_path,
-        history_writer,
+        writer(HISTORY_WRITER),
         lasting.now_ms,
         partial(crashed, "config history"),
     )
+    keys_writer = writer(KEYS_WRITER)
     keys = KeyStore(lasting.keys_path, keys_writer, lasting.now_ms, crashed=crashed)
     admin_keys = AdminKeyStore(
         lasting.admin_keys_path, keys_writer, lasting.now_ms, crashed=crashed
@@ -254,7 +168,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     ledger = Ledger(
         lasting.ledger_path,
         lasting.clock,
-        ledger_writer,
+        writer(LEDGER_WRITER),
         lambda event: price_of(config_file.config, event),
         ids_days=retention.ledger_ids_days,
         ledger_days=retention.ledger_days,
@@ -268,12 +182,14 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     search = EventSearch(
         lasting.ledger_path,
         ledger,
-        reader,
+        writer(LEDGER_READER),
         lambda: config_file.config.retention.ledger_ids_days,
     )
     watch = BudgetWatch(book, ledger, lasting.now_ms)
     last_uses = LastUses(ledger.recent, lasting.now_ms)
-    snapshots = Snapshots(lambda: config_file.config, watch, snapshots_writer, lasting.pause)
+    snapshots = Snapshots(
+        lambda: config_file.config, watch, writer(SNAPSHOTS_WRITER), lasting.pause
+    )
     admin = AdminApi(
         book,
         watch,
@@ -290,13 +206,13 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
     receipts = ReceiptStore(
         lasting.receipts_path,
         lasting.clock,
-        receipts_writer,
+        writer(RECEIPTS_WRITER),
         lasting.now_ms,
         lambda: config_file.config.retention.receipts_days,
         partial(crashed, "receipts"),
     )
     jobs = JobStore(
-        lasting.jobs_path, jobs_writer, lasting.now_ms, crashed=partial(crashed, "jobs")
+        lasting.jobs_path, writer(JOBS_WRITER), lasting.now_ms, crashed=partial(crashed, "jobs")
     )
     media = MediaJobs(
         jobs,
@@ -307,9 +223,9 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
             books=ledger,
             state_folder=state_folder_of(lasting.jobs_path),
             media_folder=lasting.media_dir,
-            writer=media_writer,
-            worker=media_worker,
-            reader=media_reader,
+            writer=writer(MEDIA_WRITER),
+            worker=writer(MEDIA_WORKER),
+            reader=writer(MEDIA_READER),
             clock=lasting.clock,
             now_ms=lasting.now_ms,
             steady=lasting.steady,
@@ -363,19 +279,7 @@ def make_generation(lasting: Lasting, crashed: Crashed) -> Generation:
         jobs,
         media,
         stores=(audit, history, keys, admin_keys, ledger, receipts, jobs, media, live),
-        writers=(
-            audit_writer,
-            history_writer,
-            ledger_writer,
-            keys_writer,
-            snapshots_writer,
-            reader,
-            receipts_writer,
-            jobs_writer,
-            media_writer,
-            media_worker,
-            media_reader,
-        ),
+        writers=tuple(writers),
         endpoints=(
             *InternalApi(snapshots, ledger).endpoints(),
             *ReceiptsApi(receipts).endpoints(),

@@ -17,18 +17,9 @@ from twisted.python.failure import Failure
 
 from omnigate.errors import CLIENT_GONE, ERRORS, UPSTREAM_CUT, GatewayError
 from omnigate.gateway import settle
-from omnigate.gateway.admission import too_fast, too_large, used_up
 from omnigate.gateway.headers import id_lines, unrelayable
-from omnigate.gateway.job_paths import (
-    FILES,
-    JOBS,
-    MAX_JOB_BODY_BYTES,
-    RECEIPTS,
-    JobPath,
-    answer_lines,
-    is_signed,
-    request_lines,
-)
+from omnigate.gateway.job_paths import JobPath, answer_lines
+from omnigate.gateway.plain_relay import SizedRelay, Unchanged
 from omnigate.protocols.relay import Relay, ShortAnswer
 from omnigate.protocols.upstream import Loss, UpstreamConnection
 from omnigate.protocols.watchdog import NEVER
@@ -72,99 +63,6 @@ _CODES: Final = {
     416: "invalid_request",
     429: "rate_limit_exceeded",
 }
-
-
-def begin(exchange: Exchange, job: JobPath) -> bool:
-    """Judge the head of a request of the jobs API, and take a place for it.
-
-    :returns: ``True``: :meth:`Forward.body_piece` is to be called.
-    :raises GatewayError: it is not forwarded.
-    """
-    plane, head = exchange.plane, exchange.head
-    forwards = plane.forwards
-    if forwards is None:
-        raise GatewayError("not_found", "there is no control plane to ask here")
-    identity, ticket = "", None
-    signed = job.kind == FILES and is_signed(exchange.target.query)
-    if not (signed and _without_key(exchange)):
-        key = exchange.authenticate()
-        identity = key.sha256
-        creates = job.creates and head.method == b"POST"
-        if creates and key.blocked:
-            raise used_up()
-        if key.rules is not None and job.kind != RECEIPTS:
-            key.rules.check_endpoint(JOBS)
-        if head.method == b"POST":
-            size = head.content_length
-            is_too_large = size > MAX_JOB_BODY_BYTES
-            ticket = plane.admission.enter(key.use, key.max_concurrent, 0 if is_too_large else size)
-        try:
-            if creates and key.bucket is not None:
-                wait = key.bucket.take(plane.clock.seconds())
-                if wait > 0.0:
-                    raise too_fast(key.rpm, wait)
-            if ticket is not None and is_too_large:
-                raise too_large(size, MAX_JOB_BODY_BYTES)
-        except GatewayError:
-            if ticket is not None:
-                ticket.release()
-            raise
-    try:
-        if head.method != b"POST" and head.content_length:
-            raise GatewayError("invalid_request", "this path takes no body with GET")
-        lines = request_lines(head, job.kind, identity, exchange.id_bytes)
-        place = forwards.enter(identity, ticket)
-    except GatewayError:
-        if ticket is not None:
-            ticket.release()
-        raise
-    exchange.forward_to_control(Forward(exchange, forwards, job, lines), place)
-    return True
-
-
-def _without_key(exchange: Exchange) -> bool:
-    """Whether no credential came with a request; where there is no config, nobody can tell one."""
-    headers = exchange.head.headers
-    return b"authorization" not in headers and b"x-api-key" not in headers
-
-
-class _Unchanged:
-    """Passes a body on as it is."""
-
-    __slots__ = ("first_error", "started")
-
-    def __init__(self) -> None:
-        self.started = True
-        self.first_error: bytes | None = None
-
-    @property
-    def between_events(self) -> bool:
-        """Never: nothing of ours may stand inside such a body."""
-        return False
-
-    def feed(self, data: bytes) -> bytes:
-        """What to send now."""
-        return data
-
-    def end(self) -> bytes:
-        """Nothing was held back."""
-        return b""
-
-
-class _SizedRelay(Relay):
-    """Sends an answer on with the length that its head declared."""
-
-    __slots__ = ("_size",)
-
-    def sized(self, size: int) -> None:
-        """Have the answer declare this length."""
-        self._size = size
-
-    def _begin(self, first: bytes) -> None:
-        status, headers = self._owner.relay_head()
-        self.first_at = self._watchdog.exact()
-        self.deadline = self._watchdog.after(self._look_seconds)
-        self._response.begin_sized(status, headers, self._size, first, self)
 
 
 class Forward:
@@ -354,16 +252,16 @@ class Forward:
         self._short = None
         plane = exchange.plane
         sized = head.framing == "length"
-        relay = self._relay = (_SizedRelay if sized else Relay)(
+        relay = self._relay = (SizedRelay if sized else Relay)(
             self,
             exchange.response,
             connection,
-            _Unchanged(),
+            Unchanged(),
             plane.watchdog,
             idle_seconds=IDLE_SECONDS,
             stall_seconds=plane.stall_timeout_seconds,
         )
-        if isinstance(relay, _SizedRelay):
+        if isinstance(relay, SizedRelay):
             relay.sized(head.content_length)
         connection.hand_over(relay)
         relay.answer_data(begun)

@@ -12,7 +12,7 @@ import msgspec
 from omnigate.dialects.endpoints import ENDPOINTS
 from omnigate.dialects.models import model_entry
 from omnigate.errors import GatewayError
-from omnigate.gateway import forward, own_usage, settle
+from omnigate.gateway import job_admission, own_usage, settle
 from omnigate.gateway.headers import id_lines
 from omnigate.gateway.job_paths import job_path
 from omnigate.gateway.key_rules import MODELS as MODEL_LIST
@@ -67,7 +67,7 @@ def answer(exchange: Exchange) -> bool:
         if method not in job.methods:
             exchange.authenticate()
             raise _wrong_method(method, job.allowed)
-        return forward.begin(exchange, job)
+        return job_admission.begin(exchange, job)
     key = exchange.authenticate()
     if path in ENDPOINTS:
         raise _wrong_method(method, "POST")

@@ -20,10 +20,10 @@ from omnigate.control.generation import (
     AUDIT_WRITER,
     HISTORY_WRITER,
     Generation,
-    Lasting,
     guard_stores,
     record_config,
 )
+from omnigate.control.lasting import Lasting
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.openapi import document
 from omnigate.control.reports import Reports

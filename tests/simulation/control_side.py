@@ -13,7 +13,8 @@ from omnigate.control.auth import Credentials
 from omnigate.control.config_file import Cause, ConfigFile
 from omnigate.control.config_reading import Reading
 from omnigate.control.dashboard.entrance import make_entrance
-from omnigate.control.generation import LEDGER_WRITER, Lasting, guard_stores, record_config
+from omnigate.control.generation import LEDGER_WRITER, guard_stores, record_config
+from omnigate.control.lasting import Lasting
 from omnigate.control.metrics import ControlMetrics
 from omnigate.control.reports import Reports
 from omnigate.control.request import Gate
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
 class Unmetered:
     """Metrics that nobody looks at: to make true ones would take a fifth of a run."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """Take whatever is told."""
-        return lambda *arguments: None
+    def __getattr__(self, name: str) -> Unmetered:
+        """What takes whatever is told, and so do its parts."""
+        return self
+
+    def __call__(self, *arguments: object) -> None:
+        """Take it, and do nothing."""
 
 
 class ReadOnce(ConfigFile):
