@@ -5,7 +5,8 @@
   ``<jobs log>.damaged`` before a compaction leaves it out, and no other job suffers from it.
 * A job whose own line is damaged is lost with it; changes of it that follow are damaged lines too.
 * A job of which a change may be missing is *in doubt*: its number of lines has a gap, or the
-  damage names it, or it names nobody and no later line shows that nothing is missing. One that is
+  damage names it, or it names nobody that is known, since the name may be what is damaged, and no
+  later line shows that nothing is missing. One that is
   final stays as its lines say. One that is not could be sent to a provider, and paid, a second
   time if it went on, so it is ended as failed.
 """
@@ -40,6 +41,8 @@ MAX_TOLD: Final = 20
 #: Lines that are read in one step: a fifth of a second.
 STEP_LINES: Final = 10_000
 
+_OWN_LINE: Final = b'{"v":1,"kind":"job",'
+
 
 class JobLogUnreadableError(Exception):
     """The job log cannot be used as it is; the text says why, and what to do."""
@@ -62,11 +65,15 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 @attrs.frozen
 class _Unread:
-    """A line that cannot be read, and of which it is not known yet what follows it."""
+    """A line that cannot be read, and of which it is not known yet what follows it.
+
+    :ivar is_own: whether it looks like the one that a job begins with.
+    """
 
     span: Span
     error: DamagedLineError
     is_torn: bool
+    is_own: bool
 
 
 @attrs.define(eq=False)
@@ -99,6 +106,9 @@ class Replay:
     _good: dict[str, int] = attrs.Factory(dict)
     _bad: dict[str, int] = attrs.Factory(dict)
     _nameless: int = 0
+    # Damaged lines that name somebody, if the name is right, and who else is named by good ones.
+    _hearsay: dict[str, int] = attrs.Factory(dict)
+    _lost: set[str] = attrs.Factory(set)
 
     def steps(self) -> Iterator[None]:
         """Read it, pausing now and then.
@@ -117,6 +127,9 @@ class Replay:
         self._settle_unread(end)
         self.size = end
         self.torn_bytes = (files.file_size(self.path) or 0) - end
+        for job_id, number in self._hearsay.items():
+            if job_id not in self._good and job_id not in self._lost:
+                self._nameless = max(self._nameless, number)
         self.in_doubt = [
             job.id
             for job in self.table.unfinished()
@@ -138,7 +151,8 @@ class Replay:
             # A crash leaves a line without its end, or zero bytes in the place of what was not
             # written yet. Anything else was whole once, and somebody was told of it.
             torn = not is_whole or (line is not None and b"\0" in line)
-            self._unread.append(_Unread(span, error, torn))
+            is_own = line is not None and line.startswith(_OWN_LINE)
+            self._unread.append(_Unread(span, error, torn, is_own))
             return
         except NewerLineError as error:
             raise JobLogUnreadableError(
@@ -149,6 +163,7 @@ class Replay:
         try:
             self._apply(span, read)
         except DamagedLineError as error:
+            self._lost.add(error.id)
             self._damage(span, error)
 
     def _settle_unread(self, end: int) -> None:
@@ -161,6 +176,8 @@ class Replay:
             self.lines += 1
             # Of a line that is too long to be held, the length shows only by what follows.
             start = each.span.offset
+            if each.error.id and not each.is_own:
+                self._hearsay[each.error.id] = self.lines
             self._damage(Span(start, next_offset - 1 - start), each.error)
 
     def _damage(self, span: Span, error: DamagedLineError) -> None:

@@ -768,6 +768,29 @@ class DamageTests(StoreCase):
         self.assertEqual(len(aside), 2)
         self.assertEqual(len(self.lines()), 1)
 
+    def test_a_line_whose_name_is_damaged_may_be_of_anybody(self) -> None:
+        """What it names is believed only where somebody else names it, too."""
+        job, other = self.make(), self.make("other")
+        self.change(job, status=RUNNING)
+        self.change(job, provider_job_id="p1")
+        last = self.make("last")
+        self.spoil(3, job.id.encode(), job.id[:-3].encode() + b"000")
+        self.start()
+        states = [self.store.get(each.id).status for each in (job, other, last)]  # type: ignore[union-attr]
+        self.assertEqual(states, [FAILED, FAILED, "queued"])
+
+    def test_a_job_that_is_lost_casts_no_doubt_on_others(self) -> None:
+        """Nor do its changes, or the damage to one of them."""
+        other, job = self.make("other"), self.make()
+        for n in range(3):
+            self.change(job, cancel_ms=n + 1)
+        self.make("last")
+        self.spoil(1, b"prompt", b"pormpt")
+        self.spoil(3, b"cancel", b"cnacel")
+        self.start()
+        self.assertEqual(self.store.get(other.id).status, "queued")  # type: ignore[union-attr]
+        self.assertIsNone(self.store.get(job.id))
+
     def test_an_unfinished_job_of_which_a_change_is_missing_is_failed(self) -> None:
         """Going on with it could pay a provider twice; others go on."""
         job = self.make(webhook_url="https://e.com")
