@@ -33,7 +33,7 @@ from omnigate.attested import (
 from omnigate.gateway.control_client import ControlError
 from omnigate.gateway.node_reports import NO_NODE, node_of
 from omnigate.gateway.tables import Upstream
-from omnigate.protocols.asked import Asked
+from omnigate.protocols.asked import Asked, StaleError
 from omnigate.protocols.connector import UpstreamConnectError
 from omnigate.protocols.hashing import Hashed, HashingConnection
 from omnigate.protocols.upstream import ConnectionOwner
@@ -264,10 +264,14 @@ class Attesting:
             return 0, b""
 
     async def _once(self, upstream: Upstream, request: bytes, max_bytes: int) -> tuple[int, bytes]:
-        connection = upstream.pool.take()
-        if connection is None:
-            connection = await upstream.pool.open()
-        head, body = await Asked(connection, request, max_bytes).done
+        kept = upstream.pool.take()
+        try:
+            asked = Asked(kept or await upstream.pool.open(), request, max_bytes)
+            head, body = await asked.done
+        except StaleError:
+            # The usual race with a server that closes idle connections; a fresh one is not idle.
+            asked = Asked(await upstream.pool.open(), request, max_bytes)
+            head, body = await asked.done
         return head.status, body
 
     # -- the control plane

@@ -272,6 +272,18 @@ class AttestingTests(SynchronousTestCase):
             kept = [one["evidence"] for one in body["receipts"] if one["evidence"]]
             self.assertLessEqual(len(kept), 2)
 
+    def test_a_connection_that_was_being_closed(self) -> None:
+        """It is asked again at once on a fresh one, for a report as for a signature."""
+        self.chat()
+        self.upstream.close()
+        self.assertIn(b"/signature/", self.asked())
+        self.upstream.answer(reply(self.signature()))
+        self.upstream.close()
+        self.assertIn(b"/attestation/report", self.asked())
+        self.upstream.answer(reply(self.report()))
+        self.assertEqual({"near"}, {one["exchanged"]["upstream"] for one in self.told()})
+        self.assertIsNotNone(self.told()[-1]["evidence"])
+
     def test_a_refusal(self) -> None:
         """There is no receipt of it, and it names none."""
         client = self.plane.client()
