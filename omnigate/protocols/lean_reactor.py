@@ -5,9 +5,9 @@ sees: a descriptor that is readable and nothing else is read straight away, with
 context around each event; TCP connections write directly
 (:mod:`omnigate.protocols.direct_tcp`); what they write while the events of one poll are acted on
 is sent together after the last of them (:mod:`omnigate.protocols.gathering`) where a poll has more
-than a few; timers that are due wait for a bounded time and not for all events of a poll; and timers
-go by the monotonic clock, so that a machine whose wall clock is put back does not stand still, nor
-cut every stream when it is put forward.  Everything runs on the stock reactors too, only dearer.
+than a few; a poll takes as many events as timers can wait for; and timers go by the monotonic
+clock, so that a machine whose wall clock is put back does not stand still, nor cut every stream
+when it is put forward.  Everything runs on the stock reactors too, only dearer.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED, Gathering
 #: new connections get their turn.
 MAX_EVENTS = 256
 
-#: After so long, timers and what threads handed over have their turn before the rest of the events.
+#: Events taken at first, and where each takes long.
+FIRST_EVENTS = 32
+FEWEST_EVENTS = 8
+
+#: Timers, and what threads have handed over, wait for all events of a poll. Where that took longer,
+#: in seconds, the next poll takes fewer; those left over it has told first.
 TURN_SECONDS = 0.006
-#: How often it is looked whether it is so late, in events; a power of two.
-EVENTS_A_LOOK = 8
 
 
 class LeanReactor(EPollReactor):
@@ -46,20 +49,18 @@ class LeanReactor(EPollReactor):
         while the events of one poll are acted on, and in a turn of few events.
     :ivar few_events: up to so many events of a poll nothing is put aside: what is written goes to
         the socket at once, as on a stock reactor with the same transports.
-    :ivar turn_seconds: how long a turn may go on.
     """
 
     lean_log = Logger()
 
     few_events = FEW_EVENTS
-    turn_seconds = TURN_SECONDS
 
     seconds = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.gathering: Gathering | None = None
         self._gathering = Gathering()
-        self._passed_over: dict[int, int] = {}  # descriptors in line, and their places there
+        self._most = FIRST_EVENTS
         super().__init__()  # type: ignore[no-untyped-call]
 
     def before_sends(self, call: Callable[[], None]) -> bool:
@@ -75,33 +76,22 @@ class LeanReactor(EPollReactor):
         return True
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for events, act on them, and send what connections wrote meanwhile.
-
-        Events that a turn has no time for are told again by the next poll, and come first there.
-        """
+        """Wait for events, act on them, and send what connections wrote meanwhile."""
         try:
-            events = self._poller.poll(-1 if timeout is None else timeout, MAX_EVENTS)
+            events = self._poller.poll(-1 if timeout is None else timeout, self._most)
         except OSError as error:
             if error.errno == EINTR:
                 return
             raise
         gathering = self._gathering
-        late = None
-        if len(events) > self.few_events:
+        count = len(events)
+        began = self.seconds() if count >= FEWEST_EVENTS else None
+        if count > self.few_events:
             self.gathering = gathering
-            late = self.seconds() + self.turn_seconds
-            passed_over = self._passed_over
-            if passed_over:
-                events.sort(key=lambda event: passed_over.get(event[0], MAX_EVENTS))
-                self._passed_over = {}
         waiting = gathering.waiting
         selectables = self._selectables
         try:
-            for number, (fd, event) in enumerate(events):
-                if late and not number % EVENTS_A_LOOK and self.seconds() > late:
-                    rest = enumerate(events[number:])
-                    self._passed_over = {descriptor: place for place, (descriptor, _) in rest}
-                    break
+            for fd, event in events:
                 selectable = selectables.get(fd)
                 if selectable is None:
                     continue
@@ -120,6 +110,15 @@ class LeanReactor(EPollReactor):
         finally:
             self.gathering = None
             gathering.send()
+        if began is not None:
+            self._took(count, self.seconds() - began)
+
+    def _took(self, count: int, seconds: float) -> None:
+        """Have the next poll take as many events as there is time for."""
+        if seconds > TURN_SECONDS:
+            self._most = max(FEWEST_EVENTS, count // 2)
+        elif count == self._most and seconds < TURN_SECONDS / 3:
+            self._most = min(MAX_EVENTS, 2 * count)
 
     doIteration = doPoll
 

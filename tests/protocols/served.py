@@ -135,9 +135,8 @@ class Stage:
         self.reactor: Any = EPollReactor()
         if kind == "LeanReactor":
             self.reactor = LeanReactor()
-            # So that it gathers, however few events a scene has, on however slow a machine.
+            # So that it gathers, however few events a scene has.
             self.reactor.few_events = 0
-            self.reactor.turn_seconds = 60.0
         self.served: list[Served] = []
         self.ends: list[socket.socket] = []
         factory: Any = Factory()

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable
 from errno import EINTR, EPERM
-from itertools import pairwise
 from typing import Any
 
 from twisted.internet.error import ConnectionDone
@@ -24,8 +23,7 @@ from omnigate.gateway.spool import Spool
 from omnigate.protocols.direct_tcp import DirectServer
 from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED
 from omnigate.protocols.lean_reactor import (
-    EVENTS_A_LOOK,
-    MAX_EVENTS,
+    FIRST_EVENTS,
     TURN_SECONDS,
     LeanReactor,
 )
@@ -197,19 +195,18 @@ class EventTests(ReactorTestCase):
             self.reactor.doIteration(None)
         finally:
             self.reactor._poller = poller
-        self.assertEqual([(0.5, MAX_EVENTS), (-1, MAX_EVENTS)], asked)
+        self.assertEqual([(0.5, FIRST_EVENTS), (-1, FIRST_EVENTS)], asked)
 
-    def test_late(self) -> None:
-        """A turn ends in time; those it has passed over come first in the next one."""
-        count = 3 * EVENTS_A_LOOK
-        now = 0.0
+    def test_slow_events(self) -> None:
+        """Where events take long a poll takes fewer, in turn; where they take little, more."""
+        count, now, cost = 3 * FIRST_EVENTS, 0.0, TURN_SECONDS / 10
 
         class Slow(Selectable):
             """Takes a moment, and has always something more to read."""
 
             def doRead(self) -> None:
                 nonlocal now
-                now += TURN_SECONDS / EVENTS_A_LOOK * 0.99
+                now += cost
                 self.told.append("read")
 
         self.reactor.seconds = lambda: now
@@ -219,16 +216,24 @@ class EventTests(ReactorTestCase):
             readers.append(Slow(ours.end))
             self.reactor.addReader(readers[-1])
             theirs.send(b"!")
-        served: list[set[int]] = []
-        for _ in range(6):
-            for reader in readers:
-                reader.told.clear()
-            self.reactor.doIteration(0)
-            served.append({number for number, reader in enumerate(readers) if reader.told})
-        # The look after the second eight finds that it is late.
-        self.assertEqual({2 * EVENTS_A_LOOK}, {len(turn) for turn in served})
-        for turn, following in pairwise(served):
-            self.assertEqual(set(range(count)), turn | following)
+
+        def turns(number: int) -> list[int]:
+            sizes = []
+            for _ in range(number):
+                before = sum(len(reader.told) for reader in readers)
+                self.reactor.doIteration(0)
+                sizes.append(sum(len(reader.told) for reader in readers) - before)
+            return sizes
+
+        self.assertEqual([32, 16, 8, 8], turns(4))
+        # None is passed over: those that were not taken are told first.
+        turns(12)
+        self.assertLessEqual(
+            max(len(reader.told) for reader in readers),
+            min(len(reader.told) for reader in readers) + 1,
+        )
+        cost = TURN_SECONDS / 1000
+        self.assertEqual([8, 16, 32, 64, count], turns(5))
 
 
 class TurnTests(SynchronousTestCase):
