@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import errno
 import hashlib
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
-from urllib.parse import unquote_to_bytes
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred
@@ -42,11 +39,6 @@ T = TypeVar("T")
 
 URL: Final = "url"
 INLINE: Final = "inline"
-
-DATA_SCHEME: Final = "data:"
-
-#: What is decoded of a ``data:`` URL at a time, in characters; a multiple of four.
-_DECODED_CHARS = 256 * 1024
 
 #: Of what went wrong at a provider, so much is kept.
 _DETAIL_CHARS = 200
@@ -103,8 +95,6 @@ class Arriving:
         try:
             if isinstance(source, InlineSource):
                 return await self._inline(n, source)
-            if source.url[: len(DATA_SCHEME)].lower() == DATA_SCHEME:
-                return await self._data_url(n, source)
             return await self._fetched(n, source)
         except WriterStoppedError:
             raise CancelledError from None
@@ -152,31 +142,6 @@ class Arriving:
             return unavailable(f"the provider's file could not be fetched: {detail}")
         return unavailable(f"the provider's file answered {answer.status}")
 
-    async def _data_url(self, n: int, source: UrlSource) -> Arrived:
-        head, comma, text = source.url.partition(",")
-        if not comma:
-            raise unavailable("the provider's data URL holds no data")
-        declared, _, coding = head[len(DATA_SCHEME) :].rpartition(";")
-        is_base64 = coding.strip().lower() == "base64"
-        if not is_base64:
-            declared = head[len(DATA_SCHEME) :]
-        sink = self._sink(n)
-        try:
-            for start in range(0, len(text), _DECODED_CHARS):
-                if is_base64:
-                    decode = partial(_decoded, text[start : start + _DECODED_CHARS])
-                else:
-                    decode = partial(_unquoted, text, start)
-                await self._write(sink, await self.worker.submit(decode))
-            await sink.finish()
-        except (binascii.Error, ValueError):
-            sink.abandon()
-            raise unavailable("the provider's data URL cannot be decoded") from None
-        except BaseException:
-            sink.abandon()
-            raise
-        return _arrived(sink, declared, source.content_type, INLINE)
-
     async def _inline(self, n: int, source: InlineSource) -> Arrived:
         content = source.content
         if isinstance(content, bytes):
@@ -191,7 +156,7 @@ class Arriving:
             return _arrived(sink, source.content_type, "", INLINE)
         if len(source.prefix) + content.size > self.limits.largest:
             raise self.limits.too_large()
-        named = content.prefix.removeprefix(DATA_SCHEME)
+        named = content.prefix.removeprefix("data:")
         if source.prefix:
             path = self.incoming.new_path(self.job.id, n)
             content = await self.worker.submit(
@@ -239,25 +204,6 @@ def _words(detail: str, otherwise: str) -> str:
 def _arrived(sink: IncomingFile, declared: str, named: str, source: str) -> Arrived:
     assert sink.kept is not None
     return Arrived(sink.kept, stored_type(declared, named, sink.kept.head), source)
-
-
-def _decoded(text: str) -> bytes:
-    """Decode a part of base64, which need not end in padding."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-
-
-def _unquoted(text: str, start: int) -> bytes:
-    """Decode the part of percent-encoded text that begins in a stretch of it."""
-    end = start + _DECODED_CHARS
-    return unquote_to_bytes(text[_whole(text, start) : _whole(text, end)])
-
-
-def _whole(text: str, place: int) -> int:
-    """Return a place where no ``%41`` is cut: up to two characters on."""
-    for begin in (place - 2, place - 1):
-        if begin >= 0 and text[begin : begin + 1] == "%":
-            return begin + 3
-    return place
 
 
 def _prefixed(prefix: bytes, source: str, target: str) -> KeptMedia:

@@ -1,17 +1,12 @@
 """Outputs of an attempt: brought in, judged and stored, or nothing left of them."""
 
-import base64
 import errno
 import hashlib
-from urllib.parse import quote_from_bytes
 
-from hypothesis import given
-from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs, formatEvent
 
 from omnigate import files
-from omnigate.jobs import arriving
 from omnigate.jobs.adapters.base import InlineSource, UrlSource
 from omnigate.jobs.arriving_places import (
     ARRIVING_PER_JOB,
@@ -32,11 +27,6 @@ from omnigate.testing.memory_disk import MemoryDisk
 from tests.jobs.outputs_case import JOB, MEDIA, OTHER, PLENTY, PNG, OutputsTestCase, a_job
 
 FIRST, SECOND, THIRD = (f"https://cdn.example.com/{n}" for n in range(3))
-
-
-def data_url(content: bytes, kind: str = "image/png") -> str:
-    """Return a URL that is its content."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 class UrlsTest(OutputsTestCase):
@@ -191,27 +181,6 @@ class InlineTest(OutputsTestCase):
             InlineSource(self.kept(b"samples"), prefix=wave), wave + b"samples", "audio/wav"
         )
 
-    def test_a_data_url(self) -> None:
-        self.stored(UrlSource(data_url(PNG)), PNG, "image/png")
-        self.assertEqual(self.worker.pending, 0)
-
-    @given(st.binary(max_size=300), st.booleans())
-    def test_data_urls_of_any_content(self, content: bytes, is_base64: bool) -> None:
-        self.patch(arriving, "_DECODED_CHARS", 16)
-        text = quote_from_bytes(content, safe="")
-        url = data_url(content) if is_base64 else f"data:image/png,{text}"
-        (output,) = self.successResultOf(self.storing(UrlSource(url)))
-        self.assertEqual(self.left()[output.name], content)
-
-    def test_base64_without_padding(self) -> None:
-        self.stored(UrlSource("data:image/png;base64,YQ"), b"a", "image/png")
-
-    def test_data_urls_that_are_none(self) -> None:
-        for url in ("data:image/png;base64", "data:;base64,a", "data:;base64,YQ!="):
-            error = self.failureResultOf(self.storing(UrlSource(url)), OutputFault).value
-            self.assertEqual(error.error.code, "output_unavailable", url)
-            self.assertEqual(self.left(), {})
-
     def test_too_large_ones(self) -> None:
         limits = OutputLimits(50, 4, 1000)
         for source in (
@@ -219,7 +188,6 @@ class InlineTest(OutputsTestCase):
             InlineSource(b"x" * 45, prefix=b"123456"),
             InlineSource(self.kept(PNG)),
             InlineSource(self.kept(b"x" * 45), prefix=b"123456"),
-            UrlSource(data_url(PNG)),
         ):
             error = self.failureResultOf(self.storing(source, limits=limits), OutputFault).value
             self.assertEqual(error.error.code, "output_too_large")
@@ -325,7 +293,7 @@ class RefusedTest(OutputsTestCase):
 class OwnFaultTest(OutputsTestCase):
     """What is our own storage's fault fails the job, and nothing of it is left."""
 
-    def broken(self, *sources: UrlSource) -> JobError:
+    def broken(self, *sources: UrlSource | InlineSource) -> JobError:
         """Return why nothing is stored."""
         fault = self.failureResultOf(self.storing(*sources), OutputFault).value
         self.assertTrue(fault.is_ours)
@@ -344,7 +312,7 @@ class OwnFaultTest(OutputsTestCase):
 
     def test_a_full_disk_for_what_came_inline(self) -> None:
         self.disk.free_bytes["/state"] = 10
-        self.broken(UrlSource(data_url(PNG)))
+        self.broken(InlineSource(PNG))
 
     def test_any_call_that_fails(self) -> None:
         self.hosts.files = {FIRST: PNG, SECOND: PNG}

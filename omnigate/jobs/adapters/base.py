@@ -72,7 +72,7 @@ class Handle:
 
 @attrs.frozen
 class UrlSource:
-    """An output at a URL of a provider's answer.
+    """An output at a URL of a provider's answer, of ``https`` or ``http``.
 
     :ivar content_type: as the answer named it; empty where it did not.
     :ivar headers: the credential, for a URL of the origin of ``base_url``; sent to no other one.
