@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.python.failure import Failure
 
-from omnigate.jobs.inline_splitter import MAX_MEDIA, InlineSplitter
+from omnigate.jobs.inline_splitter import InlineSplitter
 from omnigate.outbound.messages import BodyRefused, KeptMedia, Pausable, Sink
 
 
@@ -73,7 +73,6 @@ class InlineSink:
         *,
         max_file_bytes: int,
         max_total_bytes: int,
-        max_media: int = MAX_MEDIA,
     ) -> None:
         secret = secrets.token_hex(16)
         self._open_file = open_file
@@ -82,7 +81,6 @@ class InlineSink:
             lambda number: f"media-{secret}-{number}",
             max_file_bytes=max_file_bytes,
             max_total_bytes=max_total_bytes,
-            max_media=max_media,
         )
         self._valve: _Valve | None = None
         self._open: tuple[str, str, KeepingSink] | None = None

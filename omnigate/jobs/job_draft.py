@@ -76,11 +76,6 @@ class Draft:
     _steps: list[Entry] = attrs.Factory(list)
     _made: int = 0
 
-    @property
-    def size(self) -> int:
-        """How many bytes are to be written."""
-        return sum(map(len, self.lines)) + sum(len(content) for _, content in self.inputs)
-
     # -- a new job ----------------------------------------------------------------------------
 
     def create(

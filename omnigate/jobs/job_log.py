@@ -76,13 +76,11 @@ class JobLog:
     """The log at ``path``, open for one writer.
 
     :ivar size: its length in bytes.
-    :ivar compactions: how often it was written anew.
     """
 
     def __init__(self, path: str) -> None:
         self.path: Final = path
         self.inputs: Final = InputFiles(path)
-        self.compactions = 0
         self._file: files.AppendFile | None = None
         self._places: dict[str, Span] = {}
         self._replay: Replay | None = None
@@ -343,7 +341,6 @@ class JobLog:
         self._places = building.places
         for job_id in building.gone:
             self._places.pop(job_id, None)
-        self.compactions += 1
         with suppress(OSError):
             self._sync_name()
         return True

@@ -125,11 +125,6 @@ class Webhooks:
         self._halt()
         self._attempts.cut()
 
-    def changed(self, before: Job | None, after: Job) -> None:
-        """Take note of a change of a job, as a watcher of the store."""
-        if before is None or before.webhook is None or before.webhook.state != PENDING:
-            self.arm(after)
-
     def arm(self, job: Job) -> None:
         """See to the delivery of a job's end, if it is pending and nothing waits for it by then."""
         hook = job.webhook

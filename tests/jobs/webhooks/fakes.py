@@ -157,7 +157,8 @@ class World:
             lambda key: self.secrets,
             lambda: self.fraction,
         )
-        self.store.watchers = [self.hooks.changed]
+        arm = self.hooks.arm
+        self.store.watchers = [lambda before, after: arm(after)]
         self.hooks.start()
         return self.hooks
 

@@ -33,7 +33,8 @@ class OverStoreTests(StoreCase):
             lambda key: (SECRET,) if key == KEY else (),
             lambda: 0.5,
         )
-        self.store.watchers.append(self.hooks.changed)
+        arm = self.hooks.arm
+        self.store.watchers.append(lambda before, after: arm(after))
         self.hooks.start()
         return self.hooks
 

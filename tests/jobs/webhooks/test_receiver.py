@@ -108,7 +108,7 @@ class ReceiverTests(TestCase):
 
         def watch(before: Job | None, after: Job) -> None:
             assert after.webhook is not None
-            hooks.changed(before, after)
+            hooks.arm(after)
             if before is not None and "is under way" not in after.webhook.last_error:
                 reactor.callLater(0, done.callback, after.webhook)
 
