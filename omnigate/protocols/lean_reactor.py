@@ -34,7 +34,7 @@ from omnigate.protocols.gathering import FEW_EVENTS, MAX_GATHERED, Gathering
 MAX_EVENTS = 256
 
 #: Events taken at first, and where each takes long.
-FIRST_EVENTS = 32
+FIRST_EVENTS = 16
 FEWEST_EVENTS = 8
 
 #: Timers, and what threads have handed over, wait for all events of a poll. Where that took longer,
@@ -117,7 +117,7 @@ class LeanReactor(EPollReactor):
         """Have the next poll take as many events as there is time for."""
         if seconds > TURN_SECONDS:
             self._most = max(FEWEST_EVENTS, count // 2)
-        elif count == self._most and seconds < TURN_SECONDS / 3:
+        elif count == self._most and seconds < TURN_SECONDS / 6:
             self._most = min(MAX_EVENTS, 2 * count)
 
     doIteration = doPoll

@@ -12,7 +12,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from omnigate.protocols.direct_tcp import DirectPort
-from omnigate.protocols.lean_reactor import LeanReactor
+from omnigate.protocols.lean_reactor import MAX_EVENTS, LeanReactor
 
 #: What a loaded machine may take for what takes milliseconds.
 SECONDS = 30.0
@@ -137,6 +137,7 @@ class Stage:
             self.reactor = LeanReactor()
             # So that it gathers, however few events a scene has.
             self.reactor.few_events = 0
+            self.reactor._most = MAX_EVENTS
         self.served: list[Served] = []
         self.ends: list[socket.socket] = []
         factory: Any = Factory()

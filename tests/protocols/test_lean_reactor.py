@@ -225,15 +225,15 @@ class EventTests(ReactorTestCase):
                 sizes.append(sum(len(reader.told) for reader in readers) - before)
             return sizes
 
-        self.assertEqual([32, 16, 8, 8], turns(4))
+        self.assertEqual([16, 8, 8, 8], turns(4))
         # None is passed over: those that were not taken are told first.
-        turns(12)
+        turns(10)
         self.assertLessEqual(
             max(len(reader.told) for reader in readers),
             min(len(reader.told) for reader in readers) + 1,
         )
         cost = TURN_SECONDS / 1000
-        self.assertEqual([8, 16, 32, 64, count], turns(5))
+        self.assertEqual([8, 16, 32, count], turns(4))
 
 
 class TurnTests(SynchronousTestCase):
