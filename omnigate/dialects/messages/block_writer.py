@@ -19,6 +19,7 @@ from omnigate.dialects.shapes import (
 )
 from omnigate.dialects.tool_ids import anthropic_id
 from omnigate.text import quoted
+from omnigate.wire.json_values import rounded
 
 Block = dict[str, Any]
 
@@ -37,7 +38,7 @@ class _Breakpoint(msgspec.Struct, gc=False):
     ttl: Any = None
 
 
-_decode_breakpoint = msgspec.json.Decoder(_Breakpoint).decode
+_decode_breakpoint = msgspec.json.Decoder(_Breakpoint, float_hook=rounded).decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
