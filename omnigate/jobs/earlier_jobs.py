@@ -43,10 +43,12 @@ class EarlierJobs:
         """Remember a job that has succeeded on its own.
 
         :param mark: what :func:`mark_of` said of it.
-        :param recipients: whom its outputs are encrypted for.
+        :param recipients: whom outputs of its key are encrypted for now.
         """
         if mark is None or job.status != SUCCEEDED or job.cached_from or not job.outputs:
             return
+        if any(output.encrypted != bool(recipients) for output in job.outputs):
+            return  # the config became another one while they were stored
         self._known.pop(mark, None)
         self._known[mark] = _Earlier(job.id, tuple(recipients))
         if len(self._known) > MAX_REMEMBERED:

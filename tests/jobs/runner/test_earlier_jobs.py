@@ -62,6 +62,12 @@ class EarlierJobTests(RunnerCase):
         del self.shelf.jobs[first]
         self.done()
 
+    def test_outputs_from_before_they_were_to_be_encrypted_are_not_used(self) -> None:
+        """Nor where that was asked for while they were stored."""
+        self.recipients = ("age1x",)  # and they are in clear
+        self.done()
+        self.done()
+
     def test_an_input_that_is_a_file_is_not_looked_for(self) -> None:
         """It is too large to be read for that."""
         self.done(input_file=True)
