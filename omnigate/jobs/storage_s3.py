@@ -191,6 +191,11 @@ class S3Storage:
         answer = await self._tried(put)
         if not answer.ok:
             raise StorageFault(fault_of(answer))
+        if answer.body and "etag" not in answer.headers:
+            # Of what is kept a bucket tells the tag, and nothing else: this is some page.
+            raise StorageFault(
+                f"the bucket answered {answer.status} as no bucket does; see media.s3.endpoint"
+            )
 
     async def remove(self, name: str) -> None:
         """Remove a file from the bucket."""

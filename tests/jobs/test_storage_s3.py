@@ -289,6 +289,16 @@ class WordsTest(StorageTestCase):
         self.way.faults = [Answer(301, {"location": "https://elsewhere.example"})]
         self.assertEqual(self.refused(), "the bucket answered 301")
 
+    def test_a_yes_of_what_is_no_bucket(self) -> None:
+        """A page says yes to anything, and has kept nothing."""
+        for body in (b"<html>", b"<Error><Code>InternalError</Code></Error>"):
+            self.way.faults = [Answer(200, body=body)]
+            self.assertIn("as no bucket does", self.refused())
+        self.way.faults = [Answer(200, {"etag": '"x"'}, b"<r/>")]
+        self.successResultOf(self.keep())
+        self.way.faults = [Answer(200)]
+        self.successResultOf(self.keep())
+
     def test_faults(self) -> None:
         for answer, words in (
             (

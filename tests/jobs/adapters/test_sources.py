@@ -62,7 +62,6 @@ class SourceTests(SynchronousTestCase):
             ("data:text/plain,%ff", b"\xff", "text/plain"),
             ("data:;base64,iVBORw==", b"\x89PNG", ""),
             # As in a string that is long enough to be taken out.
-            ("data:;base64,iVBORw", b"\x89PNG", ""),
             ("data:;base64,-_-_", b"\xfb\xff\xbf", ""),
         ):
             self.assertEqual(
@@ -75,6 +74,8 @@ class SourceTests(SynchronousTestCase):
             "data:image/png;base64",
             "data:image/png;base64,",
             "data:image/png;base64,iVBORw=",
+            # Words are mostly no base64 without padding.
+            "data:image/png;base64,failed",
             "data:image/png;base64,iVB\nORw==",
             "data:image/png;base64,iVB\\u004fRw==",
             "data:,é",
@@ -87,6 +88,18 @@ class SourceTests(SynchronousTestCase):
             "data:" + "x" * 101 + ",a",
         ):
             self.assertIsNone(sources.source(text, PLAIN, BASE), text[:60])
+
+    def test_long_base64(self) -> None:
+        """Beyond a bound it is not decoded, for the reactor would have to wait for it."""
+        longest = "A" * sources.MAX_BASE64_CHARS
+        self.assertEqual(
+            sources.source(f"data:;base64,{longest}", PLAIN, BASE),
+            InlineSource(bytes(len(longest) * 3 // 4)),
+        )
+        longer = f"data:image/png;base64,{longest}AAAA"
+        self.assertIsNone(sources.source(longer, PLAIN, BASE))
+        self.assertIsNotNone(sources.inline_source(longest, PLAIN))
+        self.assertIsNone(sources.inline_source(longest + "AAAA", PLAIN))
 
     def test_what_was_taken_out(self) -> None:
         """A marker is the file that it stands for, and no other text is."""
