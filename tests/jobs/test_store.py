@@ -240,7 +240,7 @@ class JobsOnDiskTests(StoreCase):
     def test_numbers_that_are_hard_to_round(self) -> None:
         """Jobs full of them hold up neither their making nor a start."""
         began = time.thread_time()
-        for _ in range(5):
+        for _ in range(20):
             made = self.make(
                 input_json=b'{"a":[%b1]}' % (b"1e308," * 1_300), metadata={"a": [1e308] * 2_500}
             )
