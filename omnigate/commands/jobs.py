@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -19,6 +19,7 @@ from omnigate.commands.arguments import (
 )
 from omnigate.commands.key_arguments import path_of, show
 from omnigate.commands.table import print_listing, rows_of
+from omnigate.jobs.job import QUEUED, RUNNING, STATES
 from omnigate.text import one_line
 
 _COLUMNS: Final = (
@@ -59,7 +60,6 @@ _MEMBERS: Final = (
     "webhook",
 )
 
-_STATES: Final = ("queued", "running", "succeeded", "failed", "canceled")
 _DEFAULT_JOBS: Final = 20
 #: What one call tells at most; of jobs that are rare it may tell of none, and go on all the same.
 _PAGE_JOBS: Final = 100
@@ -77,37 +77,29 @@ def add_jobs(commands: Any) -> None:
     actions = jobs.add_subparsers(metavar="ACTION", required=True)
     _add_list(actions)
 
-    shown = actions.add_parser(
+    _add_action(
+        actions,
         "show",
-        help="one job: its attempts, outputs, cost and webhook",
-        description="Show one job; its input is its client's business and is not told." + ASKS,
+        _show,
+        "one job: its attempts, outputs, cost and webhook",
+        "Show one job; its input is its client's business and is not told.",
     )
-    _add_id(shown)
-    add_json(shown)
-    add_examples(shown, "  omnigate jobs show job_01m8me96g05xemy563qm29b8aj\n")
-    shown.set_defaults(run=_show)
-
-    cancel = actions.add_parser(
+    _add_action(
+        actions,
         "cancel",
-        help="cancel a job that has not ended",
-        description="Cancel a job, at its provider as well where that can be done. One that has "
-        "ended stays as it is." + ASKS,
+        _cancel,
+        "cancel a job that has not ended",
+        "Cancel a job, at its provider as well where that can be done. One that has ended stays as "
+        "it is.",
     )
-    _add_id(cancel)
-    add_json(cancel)
-    add_examples(cancel, "  omnigate jobs cancel job_01m8me96g05xemy563qm29b8aj\n")
-    cancel.set_defaults(run=_cancel)
-
-    webhook = actions.add_parser(
+    _add_action(
+        actions,
         "webhook",
-        help="send the webhook of a job once more now, also after it was given up",
-        description="Send the webhook of a job that has ended once more now, also after it was "
-        "given up. One that was delivered is not sent again." + ASKS,
+        _webhook,
+        "send the webhook of a job once more now, also after it was given up",
+        "Send the webhook of a job that has ended once more now, also after it was given up. One "
+        "that was delivered is not sent again.",
     )
-    _add_id(webhook)
-    add_json(webhook)
-    add_examples(webhook, "  omnigate jobs webhook job_01m8me96g05xemy563qm29b8aj\n")
-    webhook.set_defaults(run=_webhook)
 
 
 def _add_list(actions: Any) -> None:
@@ -118,7 +110,7 @@ def _add_list(actions: Any) -> None:
     )
     listing.add_argument("--key", metavar="KEY", help="of this gateway key: its name or SHA-256")
     listing.add_argument("--model", metavar="MODEL", help="of this media route")
-    listing.add_argument("--status", choices=_STATES, help="in this state")
+    listing.add_argument("--status", choices=STATES, help="in this state")
     listing.add_argument(
         "--limit",
         metavar="N",
@@ -137,8 +129,19 @@ def _add_list(actions: Any) -> None:
     listing.set_defaults(run=_list)
 
 
-def _add_id(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="ID", help="as jobs list shows it")
+def _add_action(
+    actions: Any,
+    name: str,
+    run: Callable[[argparse.Namespace, Mapping[str, str]], int],
+    words: str,
+    description: str,
+) -> None:
+    """Add what is done with one job."""
+    action = actions.add_parser(name, help=words, description=description + ASKS)
+    action.add_argument("name", metavar="ID", help="as jobs list shows it")
+    add_json(action)
+    add_examples(action, f"  omnigate jobs {name} job_01m8me96g05xemy563qm29b8aj\n")
+    action.set_defaults(run=run)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -213,7 +216,7 @@ def _done(options: argparse.Namespace, environ: Mapping[str, str], action: str, 
     if not isinstance(answer, dict):
         raise CommandError("the control plane's answer is no job; are both of one version?")
     status = str(answer.get("status"))
-    if action == "cancel" and status not in _STATES[2:] and answer.get("cancel_requested"):
+    if action == "cancel" and status in (QUEUED, RUNNING) and answer.get("cancel_requested"):
         words = "the job is {status}, and ends as soon as its provider has answered"
     print(one_line(words.format(status=status), 200), file=sys.stderr)
     return 0
