@@ -103,11 +103,12 @@ class MediaViews:
         sign = None if self.signer is None else self.signer.until(expires)
         return job_json(job, sign=sign, public_url=media.public_url, input=input)
 
-    def recipients(self, key_sha256: str) -> Sequence[str]:
-        """Return whom the outputs of a key's jobs are encrypted for."""
+    def recipients(self, key_sha256: str) -> Sequence[str] | None:
+        """Return whom the outputs of a key's jobs are encrypted for; None: the key is gone."""
         key = self._around.book.owner(key_sha256)
-        own = () if key is None else key.age_recipients
-        return own or self._around.config().media.age_recipients
+        if key is None:
+            return None
+        return key.age_recipients or self._around.config().media.age_recipients
 
     def webhook_secrets(self, key_sha256: str) -> tuple[str, ...]:
         """Return what the webhooks of a key's jobs are signed with, the newest first."""

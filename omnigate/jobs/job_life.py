@@ -241,13 +241,20 @@ class Life:
     async def _deliver(self, done: Done, bill: Bill) -> Job | None:
         """Store the outputs."""
         means, job = self._means, self.job
+        recipients = means.recipients(job.key_sha256)
+        if recipients is None:
+            # Kept in clear, they might be what was to be encrypted; and no key could fetch them.
+            error = JobError(
+                STORAGE_FAILED, "the key of this job was deleted: nobody may read them"
+            )
+            return await self._end(FAILED, CameToNothing(error), bill, done)
         try:
             outputs = await means.outputs.store(
                 job,
                 done.sources,
                 own_origin=address_of(bill.target.base_url),
                 limits=OutputLimits.of(means.media()),
-                recipients=means.recipients(job.key_sha256),
+                recipients=recipients,
             )
         except OutputFault as fault:
             if fault.is_ours:

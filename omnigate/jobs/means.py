@@ -39,7 +39,8 @@ class Means:
 
     :ivar media: the config in force.
     :ivar credential: returns the value of an ``api_key_env``, as of now.
-    :ivar recipients: whom the outputs of a key's jobs are encrypted for.
+    :ivar recipients: whom the outputs of a key's jobs are encrypted for; None where the key
+        is gone, and with it the knowledge of them.
     :ivar clear: removes what came in for a job and was not stored.
     """
 
@@ -47,7 +48,7 @@ class Means:
     media: Callable[[], MediaConfig]
     credential: Callable[[str], str | None]
     adapters: Mapping[str, Adapter]
-    recipients: Callable[[str], Sequence[str]]
+    recipients: Callable[[str], Sequence[str] | None]
     conversing: Conversing
     outputs: StoresOutputs
     clear: Callable[[str], object]

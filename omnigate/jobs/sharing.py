@@ -41,11 +41,15 @@ class Sharing:
         if route is None or not route.cache_ttl_s or job.cancel_ms or job.attempts:
             return None
         recipients = self._means.recipients(job.key_sha256)
+        if recipients is None:
+            return None
         return self._earlier.find(mark, route.cache_ttl_s, recipients, self._means.now_ms())
 
     def remember(self, mark: bytes | None, job: Job) -> None:
         """Remember a job that has ended, if it has outputs of its own."""
-        self._earlier.remember(mark, job, self._means.recipients(job.key_sha256))
+        recipients = self._means.recipients(job.key_sha256)
+        if recipients is not None:
+            self._earlier.remember(mark, job, recipients)
 
     async def load(self) -> None:
         """Remember what was done in former lives, where a route asks for it."""

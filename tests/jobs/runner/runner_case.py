@@ -337,7 +337,7 @@ class RunnerCase(SynchronousTestCase):
         self.cellar = Cellar()
         self.finished: list[Job] = []
         self.media = MediaConfig(routes=(route(),))
-        self.recipients: Sequence[str] = ()
+        self.recipients: Sequence[str] | None = ()
         self.secret = "secret-1"
         self._made = 0
         self.runner = self.make_runner()

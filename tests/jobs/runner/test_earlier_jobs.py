@@ -34,6 +34,16 @@ class EarlierJobTests(RunnerCase):
         self.assertEqual((priced.event.cached, priced.cost_nano), (True, 0))
         self.assertIsNone(priced.event.upstream)
 
+    def test_a_key_that_is_gone(self) -> None:
+        """It is not known what its outputs were encrypted for, so none are shared with it."""
+        self.done()
+        self.recipients = None
+        self.says("done 1")
+        job = self.new_job()
+        self.assertEqual((job.status, job.cached_from), ("failed", ""))
+        self.recipients = ()
+        self.assertEqual(self.new_job().status, "succeeded")
+
     def test_it_does_not_wait_for_a_place(self) -> None:
         """A provider that is full is not asked."""
         first = self.done()

@@ -177,6 +177,18 @@ class LifeTests(RunnerCase):
         event = self.books.events[job.id].event
         self.assertEqual((event.upstream, event.status), ("replicate", 502))
 
+    def test_a_key_that_is_gone_at_the_end(self) -> None:
+        """Whom its outputs were to be encrypted for is gone with it, so none is kept in clear."""
+        self.use(target("one"), target("two"))
+        self.recipients = None
+        self.says("done 2")
+        job = self.new_job()
+        assert job.error is not None
+        self.assertEqual((job.status, job.error.code), ("failed", STORAGE_FAILED))
+        self.assertEqual([], self.cellar.stored)
+        self.assertEqual(self.outcomes(job), ["failed"])
+        self.assertEqual(self.books.events[job.id].event.status, 502)
+
     def test_media_in_an_answer_that_the_disk_does_not_take(self) -> None:
         """So it is where the answer itself holds what was made."""
         self.use(target("one"), target("two"))

@@ -57,11 +57,22 @@ class Names(Network):
         return super().resolve(name)
 
 
-class NoKeys:
-    """A book without any key."""
+class PlainKey:
+    """A key that has nothing of its own."""
 
-    def owner(self, sha256: str) -> None:
-        """Know nobody."""
+    age_recipients: tuple[str, ...] = ()
+
+    def webhook_secrets(self, now_ms: int) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+class PlainKeys:
+    """A book of such keys."""
+
+    def owner(self, sha256: str) -> PlainKey:
+        """Know everybody."""
+        return PlainKey()
 
 
 @attrs.define
@@ -121,7 +132,7 @@ class WholePlayer:
             Surroundings(
                 config=lambda: self._config,
                 credential=case.secrets.get,
-                book=cast(KeyBook, NoKeys()),
+                book=cast(KeyBook, PlainKeys()),
                 books=self.books,
                 state_folder=FOLDER,
                 media_folder=f"{FOLDER}/media",
