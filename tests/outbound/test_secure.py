@@ -7,11 +7,13 @@ from typing import Any
 
 from cryptography import x509
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionLost
+from twisted.python.failure import Failure
 from twisted.test.iosim import IOPump
 
 from omnigate.outbound.addresses import AddressGuard
 from omnigate.outbound.client import Outbound
-from omnigate.outbound.messages import CONNECT_ERROR, Answer
+from omnigate.outbound.messages import CONNECT_ERROR, TRUNCATED, Answer
 from omnigate.testing.naming_reactor import TableResolver
 from tests.outbound.network import MemorySink
 from tests.protocols.test_connector import HOST, SecureCase, Talker
@@ -74,6 +76,26 @@ class OverTLSTests(SecureCase):
                 self.server.transport.write(ANSWER)
                 self.settle(pump)
             self.assertEqual(self.successResultOf(fetched).ok, ok)
+
+    def test_end_without_a_length(self) -> None:
+        """A body is whole where the server says that it ends, and not where it breaks off.
+
+        Few servers wait for an answer to that: the connection is broken by the time it is there.
+        """
+        for said in (True, False):
+            self.server = Talker()
+            fetched, pump = self.fetched(self.leaf())
+            tls: Any = self.server.transport
+            tls.write(b"HTTP/1.1 200 OK\r\n\r\nabc")
+            self.settle(pump)
+            if said:
+                tls._tlsConnection.shutdown()
+                tls._flushSendBIO()
+                pump.pump()
+            client: Any = pump.client
+            client.connectionLost(Failure(ConnectionLost()))
+            answer = self.successResultOf(fetched)
+            self.assertEqual((answer.ok, answer.fault), (said, "" if said else TRUNCATED))
 
     def test_unknown_authority(self) -> None:
         """A certificate that nobody vouches for is no connection."""
