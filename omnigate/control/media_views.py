@@ -18,6 +18,7 @@ from omnigate.jobs.signed_urls import FileSigner
 from omnigate.jobs.store import JobStore
 from omnigate.outbound.addresses import AddressGuard
 from omnigate.outbound.client import Outbound
+from omnigate.periods import DAY_MS
 from omnigate.writer_thread import IWriter
 
 #: Jobs that are looked for at a time.
@@ -116,12 +117,19 @@ class MediaViews:
         return () if key is None else key.webhook_secrets(self._around.now_ms())
 
     def succeeded(self) -> Iterator[Job]:
-        """Yield what a client may ask for once more, the newest first."""
+        """Yield what a client may ask for once more, the newest first of each model."""
         for route in self._around.config().media.routes:
-            after: str | None = None
-            while route.cache_ttl_s and after != "":
-                page = self._store.newest(
-                    model=route.model, status=SUCCEEDED, after=after, limit=PAGE
-                )
-                yield from page.jobs
-                after = page.after if page.has_more else ""
+            if route.cache_ttl_s:
+                # Jobs stand in the order they were made in; few take longer than a day.
+                since_ms = self._around.now_ms() - route.cache_ttl_s * 1000 - DAY_MS
+                yield from self._succeeded(route.model, since_ms)
+
+    def _succeeded(self, model: str, since_ms: int) -> Iterator[Job]:
+        after: str | None = None
+        while after != "":
+            page = self._store.newest(model=model, status=SUCCEEDED, after=after, limit=PAGE)
+            for job in page.jobs:
+                if job.created_ms < since_ms:
+                    return
+                yield job
+            after = page.after if page.has_more else ""

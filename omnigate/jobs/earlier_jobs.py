@@ -84,6 +84,17 @@ class EarlierJobs:
         return found if fresh and earlier.recipients == tuple(recipients) else None
 
 
+def is_worth_reading(job: Job) -> bool:
+    """Whether the input of a job of a former life is needed: whether it can be remembered."""
+    return (
+        job.status == SUCCEEDED
+        and not job.cached_from
+        and not job.input_file
+        and bool(job.outputs)
+        and not any(output.encrypted for output in job.outputs)
+    )
+
+
 def mark_of(job: Job, input: Mapping[str, Any] | None) -> bytes | None:
     """Return what identical jobs have in common; None of one that is not looked for.
 

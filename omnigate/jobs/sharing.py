@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from omnigate.errors import GatewayError
-from omnigate.jobs.earlier_jobs import EarlierJobs, mark_of
+from omnigate.jobs.earlier_jobs import MAX_REMEMBERED, EarlierJobs, is_worth_reading, mark_of
 from omnigate.jobs.job import Job
 from omnigate.jobs.means import Means
+
+#: Jobs that are passed over in one turn of the reactor.
+STEP: Final = 100
 
 
 class Sharing:
@@ -57,11 +61,18 @@ class Sharing:
         since = {route.model: now_ms - route.cache_ttl_s * 1000 for route in routes}
         if not any(route.cache_ttl_s for route in routes):
             return
+        looked_at = read = 0
         for job in self._succeeded():
-            if job.finished_ms > since.get(job.model, job.finished_ms) and not job.input_file:
+            looked_at += 1
+            if job.finished_ms > since.get(job.model, job.finished_ms) and is_worth_reading(job):
+                read += 1
+                if read > MAX_REMEMBERED:
+                    return  # no more are remembered
                 try:
                     input = await self._jobs.input_of(job)
                 except GatewayError:
                     continue  # one that cannot be read is done anew
                 self._earlier.load(mark_of(job, input), job)
-            await self._pause()
+                await self._pause()
+            elif looked_at % STEP == 0:
+                await self._pause()

@@ -242,3 +242,17 @@ class MediaJobsTests(SynchronousTestCase):
         self.turn()
         self.assertTrue(all(each.called for each in removing))
         self.assertEqual(len(removing), REMOVED_AT_ONCE + 1)
+
+    def test_only_what_may_still_be_shared_is_looked_for(self) -> None:
+        """A day longer than the route's time, which counts from the end of a job."""
+        self.reload(
+            MEDIA_CONFIG.replace('model = "picture"', 'model = "picture"\ncache_ttl_s = 60')
+        )
+        job_id = self.make()
+        self.answer({"id": "p1", "status": "starting"})
+        self.finish()
+        views = self.plane.generation.media.views
+        self.plane.clock.advance(86_400)
+        self.assertEqual([job.id for job in views.succeeded()], [job_id])
+        self.plane.clock.advance(61)
+        self.assertEqual(list(views.succeeded()), [])

@@ -192,6 +192,7 @@ class Shelf:
 
     :ivar refusals: how many changes the disk refuses from now on.
     :ivar lines: every change, in order.
+    :ivar reads: whose inputs were read.
     :ivar looks: how many that owe were found at each look.
     """
 
@@ -200,6 +201,7 @@ class Shelf:
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self.refusals = 0
         self.looks: list[int] = []
+        self.reads: list[str] = []
 
     @property
     def open_jobs(self) -> int:
@@ -229,6 +231,7 @@ class Shelf:
 
     async def input_of(self, job: Job) -> dict[str, Any]:
         """Return the input."""
+        self.reads.append(job.id)
         assert job.input is not None
         return job.input
 

@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 from msgspec.structs import replace
 
+from omnigate.jobs import sharing
 from tests.jobs.runner.runner_case import OTHER_KEY, RunnerCase
 
 
@@ -93,3 +94,13 @@ class EarlierJobTests(RunnerCase):
         self.restart()
         self.assertEqual(self.new_job().cached_from, first)
         self.done(prompt="secret")
+
+    def test_a_start_reads_no_more_than_is_remembered(self) -> None:
+        """A log of 200,000 jobs would keep a processor busy for minutes."""
+        ids = [self.done(prompt=f"prompt {n}") for n in range(4)]
+        self.assertEqual(self.new_job(prompt="prompt 3").cached_from, ids[3])
+        self.patch(sharing, "MAX_REMEMBERED", 2)
+        self.shelf.reads.clear()
+        self.restart()
+        self.assertEqual(self.shelf.reads, ids[:1:-1])
+        self.assertEqual(self.new_job(prompt="prompt 2").cached_from, ids[2])
