@@ -405,10 +405,12 @@ class LaterTests(JobCase):
         verify_ledger(self.gateway.control_state)
 
 
-#: The control plane three days later, which looks after its jobs all the time.
+#: The control plane three days later, which looks after its jobs all the time, and believes the
+#: clock without the hour that it takes for one that is so far ahead.
 LATER: Final = (
     "import sys, time; now = time.time; time.time = lambda: now() + 3 * 86400; "
     "from omnigate.control import media_jobs; media_jobs.UPKEEP_SECONDS = 0.2; "
+    "from omnigate.ledger import trusted_time; trusted_time.PATIENCE_SECONDS = 0; "
     "from twisted.scripts.twistd import run; sys.argv[0] = 'twistd'; run()"
 )
 
