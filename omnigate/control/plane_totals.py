@@ -84,6 +84,11 @@ PLAIN_COUNTERS: Final = (
         "Lines of access logs that could not be written.",
     ),
     Family(
+        "omnigate_data_receipts_dropped_total",
+        "counter",
+        "Receipts that this plane was not told of.",
+    ),
+    Family(
         "omnigate_data_tls_reload_failures_total",
         "counter",
         "New certificates that data planes could not serve; the one in force stayed.",

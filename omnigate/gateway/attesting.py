@@ -85,15 +85,6 @@ class Subject:
     stream: bool
 
 
-@attrs.define
-class AttestingCounters:
-    """What was counted since the start."""
-
-    told: int = 0
-    dropped: int = 0
-    unsigned: int = 0
-
-
 class Attesting:
     """Asks upstreams, and tells the control plane.
 
@@ -101,6 +92,7 @@ class Attesting:
     :param clock: for pauses.
     :param now_ms: milliseconds since 1970.
     :param nonce: makes 64 hexadecimal digits that nobody can have known.
+    :ivar dropped: what the control plane was not told, since it was too much or was refused.
     """
 
     log = Logger()
@@ -123,7 +115,7 @@ class Attesting:
         self._timer: IDelayedCall | None = None
         self._sending = False
         self._stopped = False
-        self.counters = AttestingCounters()
+        self.dropped = 0
 
     def connection(self, owner: ConnectionOwner) -> HashingConnection:
         """Make a connection to an attested upstream."""
@@ -173,9 +165,7 @@ class Attesting:
         upstream = subject.upstream
         signature = await self._signature(exchanged, upstream)
         evidence = None
-        if signature is None:
-            self.counters.unsigned += 1
-        else:
+        if signature is not None:
             address = signature.signing_address.removeprefix("0x").lower()
             evidence = await self._report(upstream, subject.target_model, address)
         self._tell(Told(exchanged=exchanged, signature=signature, evidence=evidence, settled=True))
@@ -279,7 +269,7 @@ class Attesting:
     def _tell(self, told: Told) -> None:
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
-            self.counters.dropped += 1
+            self.dropped += 1
         self._waiting.append(told)
         self._send_after(SEND_SECONDS)
 
@@ -312,13 +302,12 @@ class Attesting:
         if self._stopped:
             return
         if isinstance(result, tuple) and result[0] < 300:
-            self.counters.told += len(batch)
             if self._waiting:
                 self._send_after(SEND_SECONDS)
             return
         if isinstance(result, tuple) and result[0] < 500:
             # It will be refused again.
-            self.counters.dropped += len(batch)
+            self.dropped += len(batch)
             self.log.error("the control plane refused receipts: {status}", status=result[0])
         else:
             if not isinstance(result, tuple):

@@ -157,6 +157,11 @@ LOG_DROPPED: Final = Family(
     "counter",
     "Lines of the access log that could not be written.",
 )
+RECEIPTS_DROPPED: Final = Family(
+    "omnigate_data_receipts_dropped_total",
+    "counter",
+    "Receipts that the control plane was not told of.",
+)
 POLL_FAILURES: Final = Family(
     "omnigate_data_config_poll_failures_total",
     "counter",
@@ -236,6 +241,7 @@ FAMILIES: Final = (
     DELIVERY_FAILURES,
     PUT_ASIDE,
     LOG_DROPPED,
+    RECEIPTS_DROPPED,
     POLL_FAILURES,
     POLLED,
     INSTALLED,

@@ -251,6 +251,7 @@ class PlaneFigures(Figures):
         yield _one(figures.DELIVERY_FAILURES, sum(one.failures for one in deliveries))
         yield _one(figures.PUT_ASIDE, sum(one.put_aside for one in deliveries))
         yield _one(figures.LOG_DROPPED, parts.access_log.dropped)
+        yield _one(figures.RECEIPTS_DROPPED, parts.attesting.dropped)
         yield _one(figures.POLL_FAILURES, parts.pull.failures)
 
     def _config(self) -> Iterator[Part]:

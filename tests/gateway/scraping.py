@@ -37,6 +37,7 @@ class Parts:
     delivery: Figures = attrs.Factory(Figures)
     pull: Figures = attrs.Factory(Figures)
     access_log: Figures = attrs.Factory(Figures)
+    attesting: Figures = attrs.Factory(Figures)
     left: Figures | None = None
     certificate: Figures | None = None
 

@@ -309,7 +309,7 @@ class AttestingTests(SynchronousTestCase):
             self.chat()
         self.assertTrue(first.open)
         assert self.plane.attesting is not None
-        self.assertEqual(2, self.plane.attesting.counters.dropped)
+        self.assertEqual(2, self.plane.attesting.dropped)
         self.assertEqual([True] * 3, [one["settled"] for one in self.told()])
 
     def test_a_control_plane_that_is_away(self) -> None:
@@ -326,7 +326,7 @@ class AttestingTests(SynchronousTestCase):
         self.plane.advance(RETRY_SECONDS + 0.2)
         self.assertEqual(3, len(self.plane.posts))
         assert self.plane.attesting is not None
-        self.assertEqual(1, self.plane.attesting.counters.dropped)
+        self.assertEqual(1, self.plane.attesting.dropped)
 
     def test_stopping(self) -> None:
         """Nothing goes on."""

@@ -209,6 +209,7 @@ class FigureTests(SynchronousTestCase):
         memory = MemoryDataPlane()
         parts = Parts(memory.plane, left=Figures(count=2, bytes=20, delivered=3, failures=4))
         parts.spool, parts.delivery = Figures(count=1, bytes=10), Figures(delivered=1, put_aside=1)
+        parts.attesting = Figures(dropped=7)
         families = map(family_of, figures_of(memory, parts).parts())
         samples = samples_of(b"".join(exposition(families, False)))
         for name, expected in (
@@ -217,6 +218,7 @@ class FigureTests(SynchronousTestCase):
             ("data_usage_delivered_total", 4),
             ("data_delivery_failures_total", 4),
             ("data_usage_put_aside_total", 1),
+            ("data_receipts_dropped_total", 7),
         ):
             self.assertEqual(expected, value(samples, f"omnigate_{name}"), name)
 
