@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 MAX_HEADERS: Final = 100
 MAX_HEAD_BYTES: Final = 16_384
 
+#: What data planes pass on for applications: jobs, files and receipts.
+FORWARDED: Final = "/internal/v1/"
+
 NOBODY: Final = TrustedProxies()
 
 
@@ -122,6 +125,11 @@ class ControlRequest(Request):
         """Whether it is for data planes only."""
         return self._audience == INTERNAL
 
+    @property
+    def is_forward(self) -> bool:
+        """Whether a data plane passes it on for an application."""
+        return self._admitted is not None and self._admitted.path.startswith(FORWARDED)
+
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
     ) -> GatewayError | None:
@@ -137,6 +145,11 @@ class ControlRequest(Request):
         except GatewayError as refusal:
             self._refusal = refusal
         return self._refusal
+
+    def refuse(self, refusal: GatewayError) -> GatewayError:
+        """Refuse a request whose head was good."""
+        self._refusal = refusal
+        return refusal
 
     def refuse_head(self) -> Answer:
         """Return the answer to a head that cannot be read; nothing of it is believed."""

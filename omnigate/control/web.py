@@ -25,9 +25,15 @@ from zope.interface import implementer
 
 from omnigate.control.byte_stream import ByteStream
 from omnigate.control.request import MAX_HEAD_BYTES, MAX_HEADERS, ControlRequest, Gate
+from omnigate.errors import GatewayError
 
 #: A data plane holds a handful of kept connections, a browser six at most.
 MAX_CONNECTIONS: Final = 512
+
+#: Those on which applications may read and write jobs and files, through all processes of all data
+#: planes; each process lets 256 through, and a slow reader stays for long. The others are for what
+#: data planes themselves ask for, without which no budget and no config is kept, and for operators.
+MAX_FORWARDS: Final = 384
 
 #: Answers to people and programs that were written and are not taken yet: a dozen of the largest.
 #: Beyond it whoever has left theirs for longest gives way.
@@ -93,6 +99,14 @@ class ControlChannel(HTTPChannel):
         refusal = request.judge_head(self._command, self._path, self._version, self.length)
         if refusal is None and request.is_known:
             self.factory.vouched(self, is_data_plane=request.is_of_data_plane)
+            if not self.factory.has_room(self, is_forward=request.is_forward):
+                refusal = request.refuse(
+                    GatewayError(
+                        "overloaded",
+                        "too many ask for jobs and files at once; try again",
+                        retry_after=1,
+                    )
+                )
         if refusal is None or self.length == 0:
             super().allHeadersReceived()
             return
@@ -213,7 +227,12 @@ class ControlFactory(Factory):
 
     noisy = False
 
-    def __init__(self, gate: Gate, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        max_connections: int = MAX_CONNECTIONS,
+        max_forwards: int = MAX_FORWARDS,
+    ) -> None:
         self.gate = gate
         self.connections = 0
         self.streams: set[ByteStream] = set()
@@ -221,6 +240,10 @@ class ControlFactory(Factory):
         self._strangers: dict[ControlChannel, None] = {}  # the oldest first
         self._operators: dict[ControlChannel, None] = {}  # who has asked last is at the end
         self._data_planes: set[ControlChannel] = set()
+        self._max_forwards = max_forwards
+        # Those whose last request was an application's. The end of an answer may be on its way to
+        # a slow reader long after it was written, so it is connections that count.
+        self._forwards: set[ControlChannel] = set()
         self._untaken: dict[ControlChannel, int] = {}  # bytes; the oldest first
         self._untaken_bytes = 0
 
@@ -255,12 +278,23 @@ class ControlFactory(Factory):
         elif channel not in self._data_planes:
             self._operators[channel] = None
 
+    def has_room(self, channel: ControlChannel, is_forward: bool) -> bool:
+        """Tell whether a connection may go on with a request, and note whose it is."""
+        if not is_forward:
+            self._forwards.discard(channel)
+        elif channel not in self._forwards:
+            if len(self._forwards) >= self._max_forwards:
+                return False
+            self._forwards.add(channel)
+        return True
+
     def lost(self, channel: ControlChannel) -> None:
         """Forget a connection."""
         self.connections -= 1
         self._strangers.pop(channel, None)
         self._operators.pop(channel, None)
         self._data_planes.discard(channel)
+        self._forwards.discard(channel)
         self.taken(channel)
 
     def untaken(self, channel: ControlChannel, size: int) -> None:

@@ -8,8 +8,8 @@ from omnigate.errors import GatewayError
 from omnigate.gateway.control_client import ControlClient
 from omnigate.gateway.key_rules import Place
 
-#: Requests of the jobs API at once. Each is a connection to the control plane, which lets in twice
-#: as many; files are large, and a disk has no use for more readers.
+#: Requests of the jobs API at once. Each is a connection to the control plane, which lets in half
+#: as many more from all data planes; files are large, and a disk has no use for more readers.
 MAX_FORWARDS: Final = 256
 
 #: Of one key, so that none keeps all others out; signed addresses count as one together.

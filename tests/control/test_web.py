@@ -56,6 +56,8 @@ class ListenerTests(SynchronousTestCase):
             Endpoint("GET", "/admin/keys", record, parameters=(whole("limit", "", 1, 9),)),
             Endpoint("POST", "/admin/keys", record, body_limit=50),
             Endpoint("GET", "/admin/keys/{name}", record),
+            Endpoint("GET", "/internal/v1/jobs", wait),
+            Endpoint("POST", "/internal/v1/jobs", record, body_limit=100),
             Endpoint("GET", "/admin/slow", wait),
             Endpoint("GET", "/admin/broken", fail),
             Endpoint("GET", "/admin/odd", odd),
@@ -402,6 +404,49 @@ class ListenerTests(SynchronousTestCase):
             self.assertEqual([transport.connected for _, transport in people], left)
         self.assertTrue(all(transport.connected for transport in planes))
         self.assertEqual(factory.connections, 3)
+
+    def test_applications_keep_no_data_plane_out(self) -> None:
+        """However many ask for jobs, configs and usage come through; one that leaves makes room."""
+        self.talk.factory = ControlFactory(
+            self.talk.factory.gate, max_connections=4, max_forwards=2
+        )
+        ask = request_bytes("GET", "/internal/v1/jobs", INTERNAL)
+        held = []
+        for _ in range(2):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(ask)
+            held.append(transport)
+        for _ in range(4):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(ask)
+            reply, _ = read_reply(transport.value())
+            self.assertEqual((reply.status, reply.headers["retry-after"]), (503, "1"))
+            self.assertEqual(reply.json()["error"]["code"], "overloaded")
+            transport.loseConnection()
+        made = self.talk.ask("POST", "/internal/v1/jobs", INTERNAL, b"{}")
+        self.assertEqual((made.status, len(self.calls)), (503, 2))
+        usage = self.talk.ask("POST", "/internal/usage/batch", INTERNAL, b"{}")
+        self.assertEqual(usage.status, 200)
+        self.assertEqual(self.talk.ask("GET", "/admin/keys", ADMIN).status, 200)
+        held[0].loseConnection()
+        self.talk.connect()[0].dataReceived(ask)
+        self.assertEqual(len(self.calls), 5)
+
+    def test_a_connection_that_served_an_application(self) -> None:
+        """It counts as one of theirs until the data plane itself asks for something on it."""
+        self.talk.factory = ControlFactory(
+            self.talk.factory.gate, max_connections=4, max_forwards=1
+        )
+        self.waiting.callback(Answer(b"{}"))
+        ask = request_bytes("GET", "/internal/v1/jobs", INTERNAL)
+        channel, transport = self.talk.connect()
+        channel.dataReceived(ask)
+        channel.dataReceived(ask)
+        self.assertEqual(self.talk.ask("GET", "/internal/v1/jobs", INTERNAL).status, 503)
+        channel.dataReceived(request_bytes("GET", "/internal/config", INTERNAL))
+        self.assertEqual(self.talk.ask("GET", "/internal/v1/jobs", INTERNAL).status, 200)
+        channel.dataReceived(ask)
+        self.assertEqual(transport.value().count(b"HTTP/1.1 200"), 3)
 
     def test_answers_that_nobody_takes(self) -> None:
         """Of requests that came together the next one waits until the answer before it is taken."""
