@@ -14,9 +14,10 @@ from omnigate.outbound.messages import Answer, KeptMedia
 
 #: Outputs of one answer that are looked at; a job may have 256 at most.
 MAX_SOURCES: Final = 1_024
-#: Base64 is decoded up to here, in 5 ms; 4 MiB would take 20. A string of 32 KiB and more of an
-#: answer that may hold media has come in as a file, or is no base64.
-MAX_BASE64_CHARS: Final = 1_048_576
+#: Of a body up to here base64 is decoded, all of it in 5 ms; 4 MiB would take 20 and more. What is
+#: long in an answer that may hold media has come in as files by then, so this is 40 pictures of
+#: less than 24 KiB.
+MAX_BASE64_BODY_BYTES: Final = 1_048_576
 #: A data URL without base64 is decoded up to here: it is text, and slow.
 MAX_PERCENT_CHARS: Final = 65_536
 MAX_EQUALS_SIGNS: Final = 1_024
@@ -36,7 +37,7 @@ def inline_source(text: str, answer: Answer, content_type: str = "") -> InlineSo
     kept = answer.media.get(text)
     if kept is not None:
         return InlineSource(kept, content_type or _type_in(kept))
-    content = _decoded(text)
+    content = _decoded(text) if len(answer.body) <= MAX_BASE64_BODY_BYTES else None
     return None if content is None else InlineSource(content, content_type)
 
 
@@ -126,8 +127,6 @@ def _type_in(kept: KeptMedia) -> str:
 
 def _decoded(text: str) -> bytes | None:
     """Decode base64 in one of both alphabets, as long strings of answers are when they come in."""
-    if len(text) > MAX_BASE64_CHARS:
-        return None
     try:
         letters = text.encode("ascii")
         # Mostly there is nothing to do, and a search costs next to nothing.

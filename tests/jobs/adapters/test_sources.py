@@ -89,17 +89,17 @@ class SourceTests(SynchronousTestCase):
         ):
             self.assertIsNone(sources.source(text, PLAIN, BASE), text[:60])
 
-    def test_long_base64(self) -> None:
-        """Beyond a bound it is not decoded, for the reactor would have to wait for it."""
-        longest = "A" * sources.MAX_BASE64_CHARS
-        self.assertEqual(
-            sources.source(f"data:;base64,{longest}", PLAIN, BASE),
-            InlineSource(bytes(len(longest) * 3 // 4)),
-        )
-        longer = f"data:image/png;base64,{longest}AAAA"
-        self.assertIsNone(sources.source(longer, PLAIN, BASE))
-        self.assertIsNotNone(sources.inline_source(longest, PLAIN))
-        self.assertIsNone(sources.inline_source(longest + "AAAA", PLAIN))
+    def test_long_bodies(self) -> None:
+        """Of one beyond a bound no base64 is decoded, for the reactor would have to wait."""
+        for size, found in (
+            (sources.MAX_BASE64_BODY_BYTES, InlineSource(b"\x89PNG")),
+            (sources.MAX_BASE64_BODY_BYTES + 1, None),
+        ):
+            answer = Answer(200, body=bytes(size), media={"m1": kept(b"?", 9)})
+            self.assertEqual(sources.source("data:;base64,iVBORw==", answer, BASE), found)
+            self.assertEqual(sources.inline_source("iVBORw==", answer), found)
+            # What was taken out is decoded by then.
+            self.assertIsNotNone(sources.inline_source("m1", answer))
 
     def test_what_was_taken_out(self) -> None:
         """A marker is the file that it stands for, and no other text is."""
