@@ -52,8 +52,9 @@ MAX_READING: Final = 4
 #: For how long a step of reading goes on before others have their turn, in seconds.
 STEP_SECONDS: Final = 0.004
 
-#: Outputs that are shown in one step; one takes 10 µs, with its signature.
-STEP_OUTPUTS: Final = 256
+#: Bytes of jobs that are shown in one step: 2 ms, be they outputs, each with its signature, or
+#: metadata of numbers that are slow to write.
+STEP_BYTES: Final = 64 * 1024
 
 #: Buckets that are kept before it is looked which keys are gone: twice the keys there may be.
 MAX_BUCKETS: Final = 20_000
@@ -243,13 +244,14 @@ class JobsApi:
         jobs, has_more = self._store.jobs_of(
             key.sha256, status=wanted.status, after=wanted.after, limit=wanted.limit
         )
-        shown: list[dict[str, Any]] = []
-        outputs = 0
+        shown: list[msgspec.Raw] = []
+        size = 0
         for job in jobs:
-            shown.append(self._shown(job))
-            outputs += len(job.outputs)
-            if outputs >= STEP_OUTPUTS:
-                outputs = 0
+            text = msgspec.json.encode(self._shown(job))
+            shown.append(msgspec.Raw(text))
+            size += len(text)
+            if size >= STEP_BYTES:
+                size = 0
                 await self._pause()
         return Answer(msgspec.json.encode({"object": "list", "data": shown, "has_more": has_more}))
 

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from omnigate.control import jobs_api
 from omnigate.control.byte_stream import ByteStream
 from omnigate.control.jobs_api import LIST_RPM, JobsApi
 from omnigate.control.routes import Answer, Call, Routes, parse_query
@@ -358,6 +359,15 @@ class ReadTests(JobsApiCase):
         done = self.ask("GET", "?status=succeeded", key=OTHER_SHA)[1]
         self.assertEqual(done, {"object": "list", "data": [], "has_more": False})
         self.assertEqual(self.ask("GET", "?limit=0", key=OTHER_SHA)[1]["param"], "limit")
+
+    def test_a_list_is_written_in_steps(self) -> None:
+        """A hundred jobs with all the metadata there may be take forty milliseconds."""
+        body = {"model": "flux", "input": {"prompt": "a cat"}, "metadata": {"a": "x" * 700}}
+        made = [self.ask("POST", "", body, key=OTHER_SHA)[1] for _ in range(3)]
+        self.patch(jobs_api, "STEP_BYTES", 1_500)
+        pauses = self.plane.pauses
+        self.assertEqual(self.ask("GET", "", key=OTHER_SHA)[1]["data"], made[::-1])
+        self.assertEqual(self.plane.pauses - pauses, 1)
 
     def test_cancel(self) -> None:
         """Of a job that is final it changes nothing."""
