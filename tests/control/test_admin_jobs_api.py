@@ -140,7 +140,7 @@ class AdminJobsApiTests(SynchronousTestCase):
 
     def test_many_outputs(self) -> None:
         """Others have their turn between the steps of a page."""
-        self.patch(admin_jobs_api, "PARTS_AT_ONCE", 3)
+        self.patch(admin_jobs_api, "STEP_BYTES", 500)
         for _ in range(3):
             job_id = self.make()
             self.change(job_id, status=SUCCEEDED, outputs=(OUTPUT,) * 4)
