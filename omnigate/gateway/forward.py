@@ -237,7 +237,12 @@ class Forward:
             response.bytes_out = len(body)
         lines = answer_lines(head, id_lines(exchange.id_bytes))
         self._settle(head.status, body)
-        if not response.ended:
+        if response.ended:
+            return
+        if head.status == 304:
+            # The length would be that of what the client has (RFC 9110 §8.6).
+            response.head_alone(304, lines, None)
+        else:
             response.whole(head.status, lines, body)
 
     def short_overflow(self, begun: bytes) -> None:

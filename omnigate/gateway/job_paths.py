@@ -31,6 +31,7 @@ _PATH = re.compile(
     re.ASCII,
 )
 _IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
+_ETAG = re.compile(rb'(?:W/)?"[0-9a-f]{64}"')
 _RANGE = re.compile(rb"bytes=(?:[0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})")
 # A strong one; others, and dates, are those of no file here.
 _TAG = re.compile(rb'"[0-9a-f]{64}"')
@@ -111,6 +112,9 @@ def request_lines(head: RequestHead, kind: str, key_sha256: str, request_id: byt
                 "spaces",
             )
         lines += b"idempotency-key: %b\r\n" % idempotency_key
+    known = head.headers.get(b"if-none-match")
+    if kind == FILES and known is not None and _ETAG.fullmatch(known):
+        lines += b"if-none-match: %b\r\n" % known
     wanted = head.headers.get(b"range")
     # A range that is not understood is passed over, and so is one with HEAD, or of another state of
     # the file (RFC 9110 §13.1.5, §14.2).

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from omnigate.protocols.relay import Relay
+
+#: A file has a place at the control plane while it is on its way, and of those there are few: who
+#: takes it slower than this is given up. The slowest telephone is ten times as fast.
+LEAST_BYTES_PER_SECOND: Final = 1024
 
 
 class Unchanged:
@@ -36,6 +42,16 @@ class SizedRelay(Relay):
     def sized(self, size: int) -> None:
         """Have the answer declare this length."""
         self._size = size
+
+    def _look_at_client(self) -> None:
+        """Give up a client that takes next to nothing, too."""
+        untaken = self._response.untaken()
+        least = int(LEAST_BYTES_PER_SECOND * self._stall_seconds)
+        if untaken >= 0 and self._untaken - untaken < least:
+            self.detach()
+            self._owner.relay_stalled()
+            return
+        super()._look_at_client()
 
     def _begin(self, first: bytes) -> None:
         status, headers = self._owner.relay_head()

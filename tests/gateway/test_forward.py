@@ -419,6 +419,33 @@ class ForwardTests(SynchronousTestCase):
         self.assertEqual([("k1", "client_disconnected")], self.plane.refused)
         self.nothing_held()
 
+    def test_a_client_that_takes_next_to_nothing(self) -> None:
+        """Its place is for somebody else; one that is slow is borne."""
+        for least, stays in ((500, False), (40_000, True)):
+            self.set_up()
+            client = self.ask(get(b"/v1/files/job_1/0"))
+            client.stall(1000)
+            head = b"HTTP/1.1 200 OK\r\ncontent-length: 900000\r\n\r\n"
+            self.control.answer(head + b"a" * 400_000)
+            for _ in range(6):
+                client.take(least)
+                self.plane.advance(20, 1.0)
+            self.assertEqual(stays, self.control.open)
+            self.assertEqual([] if stays else [("k1", "client_disconnected")], self.plane.refused)
+
+    def test_a_file_that_the_client_has(self) -> None:
+        """It is told so, without a body or a length."""
+        tag = b'"' + b"ab" * 32 + b'"'
+        client = self.ask(get(b"/v1/files/job_1/0", b"if-none-match: %b\r\n" % tag))
+        self.assertIn(b"if-none-match: " + tag, self.control.requests())
+        self.control.answer(b"HTTP/1.1 304 x\r\netag: %b\r\n\r\n" % tag)
+        [told] = client.answers(b"GET")
+        self.assertEqual((304, tag, b""), (told.status, told.headers[b"etag"], told.body))
+        self.assertNotIn(b"content-length", told.headers)
+        self.assertTrue(client.open)
+        self.ask(get(b"/v1/files/job_1/0", b"if-none-match: *\r\n"))
+        self.assertNotIn(b"if-none-match: *", self.control.requests())
+
     def test_head(self) -> None:
         """The head alone, with the length of what it stands for."""
         client = self.ask(get(b"/v1/files/job_1/0", method=b"HEAD"))
