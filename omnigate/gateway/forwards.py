@@ -31,7 +31,7 @@ class Forwards:
     def enter(self, identity: str, ticket: Place | None) -> ForwardPlace:
         """Take a place for a request, to be given back once.
 
-        :param identity: of the key; empty for a signed address.
+        :param identity: of the key; empty for a signed address that came without one.
         :param ticket: what the request holds already, to be given back with it.
         :raises GatewayError: there is none.
         """

@@ -97,7 +97,7 @@ def is_signed(query: bytes) -> bool:
 def request_lines(head: RequestHead, kind: str, key_sha256: str, request_id: bytes) -> bytes:
     """Return the header lines that go to the control plane.
 
-    :param key_sha256: the identity of the key; empty where the query is signed.
+    :param key_sha256: the identity of the key; empty where a signed address came without one.
     :raises GatewayError: ``invalid_request`` for an idempotency key that is none.
     """
     lines = b"x-omnigate-request-id: %b\r\n" % request_id
