@@ -200,6 +200,7 @@ def _notes(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:
         _expired(config, int(time.time() * 1000)),
         _unpriced(config),
         _unusable(config),
+        _lacking(config),
         _unset(config, environ),
     ):
         yield from islice(kind, _MAX_NOTES)
@@ -245,6 +246,17 @@ def _unusable(config: Config) -> Iterator[Fault]:
                 if not fault.field:  # else it is the input that is at fault, and there is none
                     path = f"media.routes[{number}].targets[{place}].model"
                     yield Fault(path, fault.message, quoted(media.model))
+
+
+def _lacking(config: Config) -> Iterator[Fault]:
+    """Find what this installation has no modules for; the control plane's may have them."""
+    # Every command of ``omnigate`` would wait for these.
+    from omnigate.control.config_reading import extra_faults
+
+    for fault in extra_faults(config):
+        yield attrs.evolve(
+            fault, message=f"{fault.message}; run from here, the control plane refuses this config"
+        )
 
 
 def _unset(config: Config, environ: Mapping[str, str]) -> Iterator[Fault]:

@@ -44,8 +44,8 @@ _ROUTES_HEAD = """
 """
 
 _NO_UPSTREAM = """
-# No credential of a provider was found, so nothing is routed yet. Take the marks away, and give the
-# data plane OPENAI_API_KEY in its environment:
+# No credential of a provider of text was found, so no text is routed yet. Take the marks away, and
+# give the data plane OPENAI_API_KEY in its environment:
 
 # [[upstreams]]
 # name = "openai"

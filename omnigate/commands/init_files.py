@@ -77,15 +77,14 @@ def run_init(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         print(f"wrote {path}")
     for note in (*notes, *more):
         print(f"omnigate: {note}", file=sys.stderr)
-    _tell_found(found, models_of(files["omnigate.toml"]))
-    for one in media:
-        print(f"media job: {one.media.name} ({one.media.variable}{'_FILE' if one.file else ''})")
+    _tell_found(found, models_of(files["omnigate.toml"]), media)
     _tell_secrets(new)
     for port in _taken(environ):
         remedy = _ports_remedy(port, folder, options.systemd)
         print(f"\nSomething listens on port {port} already: {remedy}")
     print("\nNext:\n")
-    for line in next_steps(folder, models_of(files["omnigate.toml"]), new.key, options.systemd):
+    asked = asks(new.key, models_of(files["omnigate.toml"]), media)
+    for line in next_steps(folder, asked, options.systemd):
         print(f"    {line}" if line else "")
     return 0
 
@@ -241,20 +240,23 @@ def _take_back(written: Mapping[Path, Path | None]) -> None:
 # -- what is told -----------------------------------------------------------------------------
 
 
-def _tell_found(found: Sequence[Found], models: Sequence[str]) -> None:
-    if not found:
-        print(
-            "\nNo credential of a provider is in the environment, so nothing is routed yet: the "
-            "config has a commented example.\nSet one, such as OPENAI_API_KEY or "
-            "ANTHROPIC_API_KEY, and run this again with --force; or edit the config."
-        )
-        return
+def _tell_found(found: Sequence[Found], models: Sequence[str], media: Sequence[FoundMedia]) -> None:
     print()
     for upstream in found:
         source = f"{upstream.variable}{'_FILE' if upstream.file else ''}"
         source = source if upstream.variable else upstream.base_url
         print(f"found {upstream.name} ({source})")
-    print(f"models: {', '.join(models)}")
+    if found:
+        print(f"models: {', '.join(models)}")
+    else:
+        of_what, nothing = (" of text", "no text") if media else ("", "nothing")
+        print(
+            f"No credential of a provider{of_what} is in the environment, so {nothing} is routed "
+            "yet: the config has a commented example.\nSet one, such as OPENAI_API_KEY or "
+            "ANTHROPIC_API_KEY, and run this again with --force; or edit the config."
+        )
+    for one in media:
+        print(f"media job: {one.media.name} ({one.media.variable}{'_FILE' if one.file else ''})")
 
 
 def _tell_secrets(new: Secrets) -> None:
@@ -271,15 +273,31 @@ def _tell_secrets(new: Secrets) -> None:
 _BROWSER = "# the dashboard: http://127.0.0.1:8081/ in a browser; sign in with the admin token"
 
 
-def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> list[str]:
+def asks(key: str, models: Sequence[str], media: Sequence[FoundMedia]) -> list[str]:
+    """Return commands that ask a model of text, and have a media job made."""
+    lines = []
+    shown = f"-H 'authorization: Bearer {key}'"
+    if models:
+        lines.append(
+            f"curl http://127.0.0.1:8080/v1/chat/completions {shown} "
+            f"""-d '{{"model": "{models[0]}", """
+            """"messages": [{"role": "user", "content": "Hello"}]}\'"""
+        )
+    # Speech wants a voice, which no two accounts need have alike.
+    prompted = [one.media for one in media if one.media.adapter != "elevenlabs"]
+    if prompted:
+        lines += [
+            f"curl http://127.0.0.1:8080/v1/jobs {shown} "
+            f"""-d '{{"model": "{prompted[0].name}", "input": {{"prompt": "a lake"}}}}\'""",
+            f"curl 'http://127.0.0.1:8080/v1/jobs?limit=1' {shown}    # until it has succeeded",
+        ]
+    return lines
+
+
+def next_steps(folder: Path, asked: Sequence[str], systemd: bool) -> list[str]:
     """Return the commands that start what was written, in their order."""
     omnigate = _program("omnigate")
     check = f"{omnigate} doctor --dir {shlex.quote(str(folder))}"
-    ask = (
-        f"curl http://127.0.0.1:8080/v1/chat/completions -H 'authorization: Bearer {key}' "
-        f"""-d '{{"model": "{models[0] if models else "fast"}", """
-        """"messages": [{"role": "user", "content": "Hello"}]}\'"""
-    )
     if systemd:
         token = shlex.quote(f"{folder}/credentials/omnigate_admin_token")
         return [
@@ -288,7 +306,7 @@ def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> 
             "systemctl daemon-reload",
             "systemctl enable --now omnigate-data.socket omnigate.target",
             check,
-            *([ask] if models else []),
+            *asked,
             _BROWSER,
             f"export OMNIGATE_ADMIN_TOKEN_FILE={token}",
             f"{omnigate} usage --by model",
@@ -302,7 +320,7 @@ def next_steps(folder: Path, models: Sequence[str], key: str, systemd: bool) -> 
         "",
         "# and in a third one:",
         check,
-        *([ask] if models else []),
+        *asked,
         _BROWSER,
         f"set -a; . {control}; set +a",
         f"{omnigate} usage --by model",

@@ -246,7 +246,8 @@ class ConfigFile:
         self.reloads += 1
         self.loaded_at = self._wall()
         self._log.info(
-            "config {path}: {what} ({keys} keys, {upstreams} upstreams, {routes} routes)",
+            "config {path}: {what} ({keys} keys, {upstreams} upstreams, {routes} routes, {media} "
+            "media routes)",
             path=self.path,
             what="loaded"
             if first
@@ -256,6 +257,7 @@ class ConfigFile:
             keys=len(config.keys),
             upstreams=len(config.upstreams),
             routes=len(config.routes),
+            media=len(config.media.routes),
         )
         self._take_credentials(reading.credentials)
         if not (reading.changed or first):

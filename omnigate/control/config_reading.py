@@ -91,7 +91,7 @@ def read_config(
         message = "holds nothing; if that is meant, have it read by SIGHUP or by POST /admin/reload"
         raise ConfigError([Fault(path, message)])
     found, faults = resolve_file_keys(config, environ_lookup)
-    faults = [*faults, *_recipient_faults(config), *_attestation_faults(config)]
+    faults = [*faults, *extra_faults(config)]
     if faults:
         raise ConfigError(faults)
     keys = tuple(found)
@@ -106,6 +106,11 @@ def read_config(
         changes=changes_between(old, old_keys, config, keys) if changed else Changes(),
         changed=changed,
     )
+
+
+def extra_faults(config: Config) -> list[Fault]:
+    """Return what a config asks for and this installation cannot do, for want of an extra."""
+    return [*_recipient_faults(config), *_attestation_faults(config)]
 
 
 def _attestation_faults(config: Config) -> list[Fault]:

@@ -189,9 +189,10 @@ class ControlService(DaemonService):
 
     def _counts(self, generation: Generation) -> str:
         config = self._parts.config_file.config
+        media = f", {len(config.media.routes)} media routes" if config.media.routes else ""
         return (
             f"{len(generation.book)} keys, {len(config.upstreams)} upstreams, "
-            f"{len(config.routes)} routes"
+            f"{len(config.routes)} routes{media}"
         )
 
     # -- stop ---------------------------------------------------------------------------------

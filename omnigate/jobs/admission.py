@@ -40,6 +40,8 @@ MAX_MODEL_CHARS: Final = 256
 
 MEMBERS: Final = (b"model", b"input", b"metadata", b"webhook_url")
 
+#: How msgspec names a member that it misses, or does not know.
+_LACKING = re.compile(r"field `(\w+)`")
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _JOB_ID = re.compile(r"job_[0-9a-hjkmnp-tv-z]{26}")
 
@@ -129,8 +131,11 @@ def _members(text: bytes) -> _Body:
     except msgspec.ValidationError as error:
         known = ", ".join(name.decode("ascii") for name in MEMBERS)
         reason = one_line(str(error), 200)
+        named = _LACKING.search(reason)
         raise GatewayError(
-            "invalid_request", f"a job is asked for by an object of {known}: {reason}"
+            "invalid_request",
+            f"a job is asked for by an object of {known}: {reason}",
+            param=None if named is None else named[1],
         ) from None
 
 

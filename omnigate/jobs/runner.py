@@ -227,9 +227,11 @@ class Runner:
             return
         self._sharing.remember(mark, final)
         self._log.info(
-            "{job}: {status} after {count} attempts",
+            "{job} of {model}: {status}{why}, attempts: {count}",
             job=job_id,
+            model=final.model,
             status=final.status,
+            why=f" ({final.error.code})" if final.error else "",
             count=len(final.attempts),
         )
         self._finished(final)

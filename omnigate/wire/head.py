@@ -101,6 +101,9 @@ _SINGLE_IN_REQUEST = frozenset(
 )
 _BODY_METHODS = frozenset((b"POST", b"PUT", b"PATCH"))
 
+#: What may be asked for without a body, and so without the length of one.
+_BODILESS = re.compile(rb"/v1/jobs/[A-Za-z0-9_-]+/cancel").fullmatch
+
 # Lines remembered: those whose names are listed below, which are the same from
 # request to request and hold no secret. About 200 lines cover the clients and
 # providers known; the cap holds when somebody makes lines up.
@@ -293,7 +296,7 @@ def parse_request_head(block: bytes) -> RequestHead:
         headers = _join_repeats(lines)
     method, target, minor = line.groups()
     http10 = minor == b"0"
-    length = _request_body_length(method, headers)
+    length = _request_body_length(method, target, headers)
     connection = headers.get(b"connection")
     if connection is None:
         keep_alive = not http10
@@ -315,7 +318,7 @@ def parse_request_head(block: bytes) -> RequestHead:
     )
 
 
-def _request_body_length(method: bytes, headers: dict[bytes, bytes]) -> int:
+def _request_body_length(method: bytes, target: bytes, headers: dict[bytes, bytes]) -> int:
     """Tell how long the body is, and take its line out; the only framing is one plain length."""
     length = headers.pop(b"content-length", None)
     if b"transfer-encoding" in headers:
@@ -329,7 +332,9 @@ def _request_body_length(method: bytes, headers: dict[bytes, bytes]) -> int:
             )
         raise HeadError(400, "invalid_request", "Transfer-Encoding is not accepted.")
     if length is None:
-        if method in _BODY_METHODS:
+        # A request without a length has no body (RFC 9112, 6.3). A cancel needs none, and
+        # ``curl -X POST`` sends it so.
+        if method in _BODY_METHODS and not _BODILESS(target):
             raise HeadError(411, "length_required", "A Content-Length header is required.")
         return 0
     if _REQUEST_LENGTH(length) is None:

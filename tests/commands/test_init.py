@@ -296,6 +296,16 @@ class InitTests(SynchronousTestCase):
         (route,) = load_config(wanted).routes
         self.assertEqual(route.model, "fast")
 
+    def test_media_alone(self) -> None:
+        """It is said that no text is routed, and how a job is asked for."""
+        status, out, _ = self.run_init(FAL_KEY="id:secret", ELEVENLABS_API_KEY=OPENAI)
+        self.assertEqual(status, 0)
+        self.assertIn("No credential of a provider of text is in the environment", out)
+        self.assertIn("media job: flux-dev (FAL_KEY)", out)
+        self.assertIn("/v1/jobs ", out)
+        self.assertIn('{"model": "flux-dev", "input": {"prompt": "a lake"}}', out)
+        self.assertNotIn("/v1/chat/completions", out)
+
     def test_for_systemd(self) -> None:
         """Tokens are credentials of their own; state is the units'."""
         status, out, _ = self.run_init("--systemd", OPENAI_API_KEY=OPENAI)

@@ -42,6 +42,7 @@ LARGE = REQUEST_MEMORY_MB * 1024 * 1024 // 4 // 2
 NOT_MET_HERE = {
     "too_many_open_jobs",
     "too_many_jobs_today",
+    "invalid_signature",
     "internal_error",
     "control_plane_unavailable",
     "not_ready",

@@ -158,6 +158,14 @@ class RequestTests(SynchronousTestCase):
         bare = parse_request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         self.assertEqual(bare.content_length, 0)
 
+    def test_a_cancel_needs_no_length(self) -> None:
+        """``curl -X POST`` sends none where there is no body; the body of all else has one."""
+        head = b"POST %b HTTP/1.1\r\nHost: a\r\n\r\n"
+        self.assertEqual(parse_request_head(head % b"/v1/jobs/job_01/cancel").content_length, 0)
+        for other in (b"/v1/jobs", b"/v1/jobs/job_01", b"/v1/jobs/cancel", b"/v1/x/y/cancel"):
+            error = self.assertRaises(HeadError, parse_request_head, head % other)
+            self.assertEqual(error.code, "length_required")
+
     def test_keep_alive(self) -> None:
         """HTTP/1.1 stays open unless told, HTTP/1.0 closes unless told."""
         for version, connection, keep in (
