@@ -49,11 +49,11 @@ class JobFigures:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._states: Counter[str] = Counter()
-        # Ids of jobs, with the time since when; the oldest first, but for those of a start.
+        # Ids of jobs, with the time since when; those of a start stand as they were made.
         self._owed: dict[str, int] = {}
         self._pending: set[str] = set()
         self._given_up: deque[tuple[int, str]] = deque(maxlen=MAX_GIVEN_UP)
-        self._minutes: deque[_Minute] = deque(maxlen=LATELY_MINUTES)
+        self._minutes: dict[int, _Minute] = {}
 
     def load(self, jobs: Sequence[Job]) -> None:
         """Begin with jobs that there are, the oldest first."""
@@ -99,12 +99,12 @@ class JobFigures:
         number = job.finished_ms // _MINUTE_MS
         if self._now_ms() // _MINUTE_MS - number >= LATELY_MINUTES:
             return
-        for minute in self._minutes:
-            if minute.number == number:
-                break
-        else:
-            minute = _Minute(number)
-            self._minutes.append(minute)
+        minute = self._minutes.get(number)
+        if minute is None:
+            minute = self._minutes[number] = _Minute(number)
+            if len(self._minutes) > LATELY_MINUTES:
+                # Not the first one here: those of a start stand as their jobs were made.
+                del self._minutes[min(self._minutes)]
         minute.ended += 1
         minute.failed += job.status == FAILED
 
@@ -124,7 +124,7 @@ class JobFigures:
         """For how long the ledger has not had the cost that came first; 0 where it has all."""
         if not self._owed:
             return 0.0
-        return max(0.0, (self._now_ms() - next(iter(self._owed.values()))) / 1000)
+        return max(0.0, (self._now_ms() - min(self._owed.values())) / 1000)
 
     @property
     def webhooks_pending(self) -> int:
@@ -139,7 +139,7 @@ class JobFigures:
     def lately(self) -> EndedLately:
         """Return how many jobs ended in the last minutes, and how many of them failed."""
         first = self._now_ms() // _MINUTE_MS - LATELY_MINUTES + 1
-        minutes = [minute for minute in self._minutes if minute.number >= first]
+        minutes = [minute for minute in self._minutes.values() if minute.number >= first]
         return EndedLately(
             sum(minute.ended for minute in minutes), sum(minute.failed for minute in minutes)
         )

@@ -84,6 +84,20 @@ class FigureTests(SynchronousTestCase):
         self.now_ms += LATELY_MINUTES * MINUTE
         self.assertEqual(0, self.figures.lately().ended)
 
+    def test_a_start_with_jobs_that_did_not_end_in_their_order(self) -> None:
+        """What had ended first is told of as before, and the minute that is over goes first."""
+        minutes = [*range(2, LATELY_MINUTES), 0, 1]
+        self.figures.load(
+            [
+                replace(ended(number, cost_owed=True), finished_ms=NOW - ago * MINUTE)
+                for number, ago in enumerate(minutes)
+            ]
+        )
+        self.assertEqual((LATELY_MINUTES - 1) * 60, self.figures.owed_seconds)
+        self.now_ms += MINUTE
+        self.figures.changed(job(90), replace(ended(90), finished_ms=self.now_ms))
+        self.assertEqual(LATELY_MINUTES, self.figures.lately().failed)
+
     @given(st.lists(st.integers(0, 5), max_size=40), st.data())
     def test_as_if_begun_with_what_there_is(self, numbers: list[int], data: st.DataObject) -> None:
         """Whatever changed, the sums are those of the jobs as they are."""
