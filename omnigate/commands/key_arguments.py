@@ -154,9 +154,30 @@ def show(
     row = client.call("GET", path)
     if not isinstance(row, dict):
         raise CommandError("the control plane's answer is no key; are both of one version?")
-    told = [{"member": name, "value": row[name]} for name in columns if row.get(name) is not None]
+    told = [
+        {"member": name, "value": value}
+        for name in columns
+        if row.get(name) is not None
+        for value in _lines(row[name])
+    ]
     print_table(told, ("member", "value"))
     return 0
+
+
+def _lines(value: object) -> list[object]:
+    """What is told of a value: of each object a line, and all else as it is."""
+    each = value if isinstance(value, list) else [value]
+    words = [_words(one) for one in each if isinstance(one, dict)]
+    return [*words] if words and len(words) == len(each) else [value]
+
+
+def _words(value: Mapping[str, object]) -> str:
+    """An object as ``member=value``, without what is empty."""
+    return "  ".join(
+        f"{name}=({_words(inner)})" if isinstance(inner, dict) else f"{name}={inner}"
+        for name, inner in value.items()
+        if inner not in (None, "")
+    )
 
 
 def change_key(

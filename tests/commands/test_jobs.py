@@ -91,8 +91,9 @@ class JobsTests(AdminServerTestCase):
     def test_one(self) -> None:
         FakeAdmin.answers["/admin/jobs/job_1"] = (200, json.dumps(job(1)).encode())
         table, _ = self.run_jobs("show", "job_1")
-        for words in ("provider_job_id", "p-1", "0.003", "given_up"):
+        for words in ("provider_job_id", "p-1", "0.003", "state=given_up", "upstream=replicate"):
             self.assertIn(words, table)
+        self.assertEqual(table.count("\nattempts "), 2)
 
     def test_cancel(self) -> None:
         """It says what the job is then."""
