@@ -126,9 +126,14 @@ class ControlRequest(Request):
         return self._audience == INTERNAL
 
     @property
-    def is_forward(self) -> bool:
-        """Whether a data plane passes it on for an application."""
-        return self._admitted is not None and self._admitted.path.startswith(FORWARDED)
+    def forwarded_for(self) -> str | None:
+        """Which key's application a data plane passes it on for; empty for a signed address.
+
+        None where it is of no application.
+        """
+        if self._admitted is None or not self._admitted.path.startswith(FORWARDED):
+            return None
+        return self._of_client(b"x-omnigate-key-sha256")
 
     def judge_head(
         self, method: bytes, target: bytes, version: bytes, length: int | None
@@ -146,10 +151,9 @@ class ControlRequest(Request):
             self._refusal = refusal
         return self._refusal
 
-    def refuse(self, refusal: GatewayError) -> GatewayError:
+    def refuse(self, refusal: GatewayError) -> None:
         """Refuse a request whose head was good."""
         self._refusal = refusal
-        return refusal
 
     def refuse_head(self) -> Answer:
         """Return the answer to a head that cannot be read; nothing of it is believed."""

@@ -11,6 +11,7 @@ more parser in front of the gate.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from twisted.internet.interfaces import (
@@ -34,6 +35,11 @@ MAX_CONNECTIONS: Final = 512
 #: planes; each process lets 256 through, and a slow reader stays for long. The others are for what
 #: data planes themselves ask for, without which no budget and no config is kept, and for operators.
 MAX_FORWARDS: Final = 384
+
+#: Of those under way, whose are one key's; signed addresses count as one. It is what each process
+#: of a data plane lets through as well, and half of the files that are read at once, so that no key
+#: has all of these through many processes.
+MAX_FORWARDS_OF_KEY: Final = 64
 
 #: Answers to people and programs that were written and are not taken yet: a dozen of the largest.
 #: Beyond it whoever has left theirs for longest gives way.
@@ -99,14 +105,9 @@ class ControlChannel(HTTPChannel):
         refusal = request.judge_head(self._command, self._path, self._version, self.length)
         if refusal is None and request.is_known:
             self.factory.vouched(self, is_data_plane=request.is_of_data_plane)
-            if not self.factory.has_room(self, is_forward=request.is_forward):
-                refusal = request.refuse(
-                    GatewayError(
-                        "overloaded",
-                        "too many ask for jobs and files at once; try again",
-                        retry_after=1,
-                    )
-                )
+            refusal = self.factory.admit(self, request.forwarded_for)
+            if refusal is not None:
+                request.refuse(refusal)
         if refusal is None or self.length == 0:
             super().allHeadersReceived()
             return
@@ -125,6 +126,7 @@ class ControlChannel(HTTPChannel):
 
         Else whoever sends many requests at once and reads nothing would have us keep all answers.
         """
+        self.factory.answered(self)
         self.paused = self.is_stuck  # what has come then stays in the receiver of lines
         super().requestDone(request)
         if self.paused:
@@ -244,6 +246,8 @@ class ControlFactory(Factory):
         # Those whose last request was an application's. The end of an answer may be on its way to
         # a slow reader long after it was written, so it is connections that count.
         self._forwards: set[ControlChannel] = set()
+        self._under_way: dict[ControlChannel, str] = {}
+        self._asking: Counter[str] = Counter()
         self._untaken: dict[ControlChannel, int] = {}  # bytes; the oldest first
         self._untaken_bytes = 0
 
@@ -278,15 +282,40 @@ class ControlFactory(Factory):
         elif channel not in self._data_planes:
             self._operators[channel] = None
 
-    def has_room(self, channel: ControlChannel, is_forward: bool) -> bool:
-        """Tell whether a connection may go on with a request, and note whose it is."""
-        if not is_forward:
+    def admit(self, channel: ControlChannel, identity: str | None) -> GatewayError | None:
+        """Note whose request a connection goes on with, or return why it may not.
+
+        :param identity: the key of the application that it is of, empty for a signed address;
+            None where it is of no application.
+        """
+        if identity is None:
             self._forwards.discard(channel)
-        elif channel not in self._forwards:
-            if len(self._forwards) >= self._max_forwards:
-                return False
-            self._forwards.add(channel)
-        return True
+            return None
+        if self._asking[identity] >= MAX_FORWARDS_OF_KEY:
+            return GatewayError(
+                "concurrency_limit_exceeded",
+                f"{MAX_FORWARDS_OF_KEY} requests for jobs and files are under way already; wait "
+                "for one to end",
+                retry_after=1,
+            )
+        if channel not in self._forwards and len(self._forwards) >= self._max_forwards:
+            return GatewayError(
+                "overloaded",
+                "too many ask for jobs and files at once; try again",
+                retry_after=1,
+            )
+        self._forwards.add(channel)
+        self._under_way[channel] = identity
+        self._asking[identity] += 1
+        return None
+
+    def answered(self, channel: ControlChannel) -> None:
+        """Note that what was asked for on a connection is written, or is given up."""
+        identity = self._under_way.pop(channel, None)
+        if identity is not None:
+            self._asking[identity] -= 1
+            if not self._asking[identity]:
+                del self._asking[identity]
 
     def lost(self, channel: ControlChannel) -> None:
         """Forget a connection."""
@@ -295,6 +324,7 @@ class ControlFactory(Factory):
         self._operators.pop(channel, None)
         self._data_planes.discard(channel)
         self._forwards.discard(channel)
+        self.answered(channel)
         self.taken(channel)
 
     def untaken(self, channel: ControlChannel, size: int) -> None:

@@ -448,6 +448,33 @@ class ListenerTests(SynchronousTestCase):
         channel.dataReceived(ask)
         self.assertEqual(transport.value().count(b"HTTP/1.1 200"), 3)
 
+    def test_no_key_has_all_files(self) -> None:
+        """However many processes pass its requests on, some of one key's are under way at once."""
+        ask = [
+            request_bytes(
+                "GET", "/internal/v1/jobs", (*INTERNAL, (b"x-omnigate-key-sha256", name * 64))
+            )
+            for name in (b"a", b"b")
+        ]
+        held = []
+        for _ in range(web.MAX_FORWARDS_OF_KEY):
+            channel, transport = self.talk.connect()
+            channel.dataReceived(ask[0])
+            held.append(transport)
+        channel, transport = self.talk.connect()
+        channel.dataReceived(ask[0])
+        reply, _ = read_reply(transport.value())
+        self.assertEqual((reply.status, reply.headers["retry-after"]), (429, "1"))
+        self.assertEqual(reply.json()["error"]["code"], "concurrency_limit_exceeded")
+        self.talk.connect()[0].dataReceived(ask[1])
+        held[0].loseConnection()
+        made = (*INTERNAL, (b"x-omnigate-key-sha256", b"a" * 64))
+        for _ in range(2):
+            channel.dataReceived(request_bytes("POST", "/internal/v1/jobs", made, b"{}"))
+        self.assertEqual(len(self.calls), web.MAX_FORWARDS_OF_KEY + 3)
+        channel.dataReceived(ask[0])
+        self.assertEqual(len(self.calls), web.MAX_FORWARDS_OF_KEY + 4)
+
     def test_answers_that_nobody_takes(self) -> None:
         """Of requests that came together the next one waits until the answer before it is taken."""
         channel, transport = self.talk.connect()
