@@ -119,6 +119,10 @@ class Life:
                     return await self._end(CANCELED)
                 if target is None:
                     return await self._stopped_by(attempts[-1].error if attempts else None)
+                fault = self._means.storage_fault()
+                if fault is not None:
+                    # It would be paid for, and lost.
+                    return await self._stopped_by(fault)
                 if not await self._place(target) or not await self._begin(target):
                     continue
             final = await self._attempt(route, target)

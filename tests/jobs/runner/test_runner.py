@@ -8,6 +8,7 @@ import attrs
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
+from omnigate.config.media import S3Config
 from omnigate.errors import GatewayError
 from omnigate.jobs import debts
 from omnigate.jobs.job import (
@@ -165,6 +166,19 @@ class LifeTests(RunnerCase):
         self.cellar.fault = OutputFault(OUTPUT_REFUSED, "address not allowed")
         self.says("done 1", "done 1")
         self.assertEqual(self.outcomes(self.new_job()), ["failed", "succeeded"])
+
+    def test_a_bucket_without_a_credential_fails_jobs_before_they_are_paid(self) -> None:
+        """What is known to be lost is not asked for."""
+        s3 = S3Config("https://s3.example.net", "outputs", "S3_ACCESS_KEY", "S3_SECRET_KEY")
+        self.media = attrs.evolve(self.media, storage="s3", s3=s3)
+        self.secret = ""
+        job = self.job(self.new_job())
+        assert job.error is not None
+        self.assertEqual((job.status, job.error.code), ("failed", STORAGE_FAILED))
+        self.assertEqual((job.cost_nano, self.provider.heard), (0, []))
+        self.secret = "secret-2"
+        self.says("done 1")
+        self.assertEqual(self.job(self.new_job()).status, "succeeded")
 
     def test_our_own_storage_fails_the_job_and_the_provider_is_paid(self) -> None:
         """No other provider is asked, for its files would meet the same disk."""
