@@ -106,7 +106,7 @@ class ReaderTests(SynchronousTestCase):
 
     def test_every_page(self) -> None:
         """Each says who they are, and has no form that changes anything."""
-        names = {"request": dashboard().fallen_over()}
+        names = {"request": dashboard().fallen_over(), **dashboard().jobs}
         forms = self.visit.page.locator("form[method=post]:not([action='/sign-out'])")
         for place in PLACES:
             # The forms themselves are refused, where there is nothing else on a page.
@@ -131,5 +131,6 @@ class ReaderTests(SynchronousTestCase):
         ]
         self.assertIn("/keys/new", changes)
         for pattern in changes:
-            path = pattern.replace("{name}", "mobile-app")
+            job = dashboard().jobs["done"]
+            path = pattern.replace("{name}", "mobile-app").replace("{id}", job)
             self.assertEqual(self.visit.evaluate(_SEND, [path, {"form_token": token}]), 403, path)
