@@ -20,6 +20,7 @@ from tests.process.daemons import (
     SECONDS,
     Gateway,
     free_ports,
+    key_of,
     key_table,
     route_table,
     upstream_table,
@@ -30,11 +31,13 @@ REQUESTS = "omnigate_requests_total"
 
 
 def config(provider_port: int) -> str:
-    """One key, one provider, one model."""
+    """One key, one provider, one model, and one for jobs, which that provider knows nothing of."""
     return (
         key_table("app")
         + upstream_table("openai", "openai", provider_port)
         + route_table("small", ("openai", "fake-small"))
+        + '[[media.routes]]\nmodel = "picture"\n[[media.routes.targets]]\nadapter = "replicate"\n'
+        f'model = "acme/flux"\nbase_url = "http://127.0.0.1:{provider_port}"\n'
     )
 
 
@@ -99,6 +102,13 @@ class NameTests(ScrapeCase):
             self.assertEqual(200, self.gateway.ask("small", stream=bool(turn % 2)).status)
         self.assertEqual(404, self.gateway.ask("nothing").status)
         self.wait_for_answered(4)
+        secret, body = key_of("app"), {"model": "picture", "input": {"prompt": "a lake"}}
+        job = self.gateway.post("/v1/jobs", body, secret).json["id"]
+
+        def is_over() -> bool:
+            return bool(self.gateway.get(f"/v1/jobs/{job}", secret).json["status"] == "failed")
+
+        wait_for("the job to fail", is_over)
         # As one would that has TLS.
         self.report({"certificate_expiry_timestamp_seconds": 2e9})
         samples = self.scrape()
