@@ -265,7 +265,7 @@ class LedgerCrashTests(SynchronousTestCase):
     def test_a_whole_life(self) -> None:
         """Everything that a ledger does, with every write of it torn in three places."""
         life = self.live(WHOLE_LIFE, Options(2, 1))
-        self.walk(life, few_bytes, Random(1), 1, "a whole life")
+        self.walk(life, few_bytes, Random(1), 1, "a whole life", share=0.5)
         self.assertGreater(self.walked, 1_000)
         print(f"{self.walked} states of a whole life, and {self.nested} of recoveries from them")
 
