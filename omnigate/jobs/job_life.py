@@ -104,14 +104,15 @@ class Life:
                 return await self._stopped_by(JobError(PROVIDER_FAILED, message))
             targets = self._means.targets(route)
             attempts = self.job.attempts
-            if attempts and not attempts[-1].outcome:
-                is_begun = bool(self.job.provider_job_id)
+            is_open = bool(attempts and not attempts[-1].outcome)
+            is_begun = is_open and bool(self.job.provider_job_id)
+            if is_open:
                 target = tried_target(targets, attempts[-1], is_begun=is_begun)
                 if target is None:
                     message = "the config does not have this target any more"
                     await self._note(CameToNothing(JobError(PROVIDER_FAILED, message)))
                     continue
-                if self.wish.ever and not self.job.provider_job_id:
+                if self.wish.ever and not is_begun:
                     return await self._end(CANCELED, GivenUp())
             else:
                 target = next_target(targets, attempts)
@@ -119,12 +120,12 @@ class Life:
                     return await self._end(CANCELED)
                 if target is None:
                     return await self._stopped_by(attempts[-1].error if attempts else None)
-                fault = self._means.storage_fault()
-                if fault is not None:
-                    # It would be paid for, and lost.
-                    return await self._stopped_by(fault)
-                if not await self._place(target) or not await self._begin(target):
-                    continue
+            fault = None if is_begun else self._means.storage_fault()
+            if fault is not None:
+                # It would be paid for, and lost.
+                return await self._stopped_by(fault)
+            if not is_open and not (await self._place(target) and await self._begin(target)):
+                continue
             final = await self._attempt(route, target)
             if final is not None:
                 return final

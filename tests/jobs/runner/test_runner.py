@@ -176,6 +176,13 @@ class LifeTests(RunnerCase):
         assert job.error is not None
         self.assertEqual((job.status, job.error.code), ("failed", STORAGE_FAILED))
         self.assertEqual((job.cost_nano, self.provider.heard), (0, []))
+        tried = Attempt(0, "replicate", "https://words.example", "acme/words", self.now_ms())
+        resumed = self.job(self.new_job(status="running", target=0, attempts=(tried,)))
+        self.assertEqual((resumed.status, self.provider.heard), ("failed", []))
+        self.says("done 1")
+        begun = self.new_job(status="running", target=0, attempts=(tried,), provider_job_id="p1")
+        self.wait()
+        self.assertEqual(self.job(begun).status, "succeeded")
         self.secret = "secret-2"
         self.says("done 1")
         self.assertEqual(self.job(self.new_job()).status, "succeeded")
