@@ -77,6 +77,14 @@ def wait_for(what: str, condition: Callable[[], T | None], seconds: float = SECO
         time.sleep(_POLL_SECONDS)
 
 
+def files_below(folder: Path) -> list[Path]:
+    """All files below a folder that a daemon writes in: what goes while this looks is passed over.
+
+    ``Path.rglob`` fails where a folder goes between being listed and being looked into.
+    """
+    return [Path(below, name) for below, _, names in os.walk(folder) for name in names]
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of loopback that nothing listens on, and that the system hands out to nobody.
 

@@ -25,6 +25,7 @@ from tests.process.daemons import (
     Daemon,
     Gateway,
     Provider,
+    files_below,
     free_ports,
     key_of,
     key_table,
@@ -276,8 +277,7 @@ class MediaGateway(Gateway):
 
     def incoming(self) -> list[str]:
         """Files that are on their way, or were left there."""
-        folder = self.control_state / "media"
-        return [str(path) for path in folder.glob(".incoming/**/*") if path.is_file()]
+        return list(map(str, files_below(self.control_state / "media" / ".incoming")))
 
     def fake(self, path: str, order: object = None) -> Any:
         """Ask the fakes something, or order something."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.process.daemons import Answer, verify_ledger, wait_for
+from tests.process.daemons import Answer, files_below, verify_ledger, wait_for
 from tests.process.media import PER_JOB, MediaGateway, route, sha256
 from tests.process.parking import CREATED, FOLDER, PROGRAM, UNANSWERED
 
@@ -254,9 +254,9 @@ class JobKillTests(SynchronousTestCase):
         gateway = self.gateway
         wait_for("the incoming folder to be empty", lambda: not gateway.incoming())
         folder = gateway.control_state / "media"
-        lying = {path.relative_to(folder).parts[0] for path in folder.rglob("*") if path.is_file()}
+        files = files_below(folder)
+        lying = {path.relative_to(folder).parts[0] for path in files}
         owed = {job_id for case, job_id in self.ids.items() if not case.canceled}
         self.assertEqual(lying - owed, {self.later})
         self.assertEqual(owed - lying, set())
-        count = sum(1 for path in folder.rglob("*") if path.is_file())
-        self.assertEqual(count, len(lying) + sum("=2" in case.modes for case in self.ids))
+        self.assertEqual(len(files), len(lying) + sum("=2" in case.modes for case in self.ids))

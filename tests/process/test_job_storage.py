@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from omnigate.testing.media.pictures import png
-from tests.process.daemons import SECONDS, Answer, Daemon, free_ports, read_answer, wait_for
+from tests.process.daemons import (
+    SECONDS,
+    Answer,
+    Daemon,
+    files_below,
+    free_ports,
+    read_answer,
+    wait_for,
+)
 from tests.process.media import PER_JOB, MediaGateway, route, sha256
 
 #: A bucket on a port of loopback.
@@ -93,8 +101,7 @@ class BucketTests(SynchronousTestCase):
                 stored = fetch(answer.headers["location"])
                 self.assertEqual((stored.status, sha256(stored.body)), (200, output["sha256"]))
         self.assertEqual(gateway.send("GET", job["outputs"][0]["url"], key="other").status, 404)
-        folder = gateway.control_state / "media"
-        self.assertEqual([path for path in folder.rglob("*") if path.is_file()], [])
+        self.assertEqual(files_below(gateway.control_state / "media"), [])
 
     def test_bucket_is_gone(self) -> None:
         """The job fails, no other provider is asked, and what was delivered is paid."""

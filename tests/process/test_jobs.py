@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from omnigate.config.media import ADAPTERS
 from tests.process.daemons import (
     Answer,
+    files_below,
     free_ports,
     route_table,
     shared,
@@ -506,8 +507,7 @@ class OutageTests(SynchronousTestCase):
 
     def files(self, gateway: MediaGateway, job_id: str) -> list[Path]:
         """All files of a job."""
-        found = gateway.control_state.rglob("*")
-        return [path for path in found if path.is_file() and job_id in str(path)]
+        return [path for path in files_below(gateway.control_state) if job_id in str(path)]
 
     def check_files(self, gateway: MediaGateway, job_id: str, count: int) -> None:
         """Check how many files a job has: its output, and an input of more than 8 KiB."""
