@@ -33,6 +33,10 @@ FIRST: Final = ("tests.crash", "tests.simulation", "tests.browser", "tests.ledge
 #: by itself, since a trial alone would find a folder there that it has not made, and end.
 SCRATCH: Final = "_trial_temp-parts"
 
+#: What takes longer than this hangs: the longest part takes four minutes on a slow machine. It is
+#: ended by a signal at which Python tells where its threads are.
+MOST_SECONDS: Final = 600.0
+
 _COUNT = re.compile(rb"^Ran (\d+) tests? in ", re.MULTILINE)
 
 
@@ -80,25 +84,31 @@ def parts_below(folder: Path) -> list[Part]:
     return sorted(found, key=lambda part: (part.name not in FIRST, "process" not in part.name))
 
 
-async def run_part(part: Part) -> Ended:
-    """Run one part to its end."""
+async def run_part(part: Part, seconds: float) -> Ended:
+    """Run one part to its end, or until it has taken so many seconds."""
     began = time.monotonic()
     scratch = os.path.join(SCRATCH, part.name)
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twisted.trial", f"--temp-directory={scratch}"),
-        *part.targets,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        output, _ = await child.communicate()
-    finally:
-        # Where this ends before it: nobody would be there to read what it says.
-        if child.returncode is None:
-            child.terminate()
-    status = child.returncode
-    return Ended(part, 1 if status is None else status, output, time.monotonic() - began)
+    # Not a pipe, which whatever a trial that hung has left behind would hold open.
+    with open(f"{scratch}.log", "w+b") as said:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-X", "faulthandler"),
+            *("-m", "twisted.trial", f"--temp-directory={scratch}"),
+            *part.targets,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=said,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        end = asyncio.get_running_loop().call_later(seconds, child.send_signal, signal.SIGABRT)
+        try:
+            status = await child.wait()
+        finally:
+            end.cancel()
+            # Where this ends before it: nobody would be there to read what it says.
+            if child.returncode is None:
+                child.terminate()
+        said.seek(0)
+        output = said.read()
+    return Ended(part, status, output, time.monotonic() - began)
 
 
 async def run_all(parts: Sequence[Part], jobs: int) -> list[Ended]:
@@ -110,7 +120,7 @@ async def run_all(parts: Sequence[Part], jobs: int) -> list[Ended]:
     async def work() -> None:
         nonlocal tests, done
         while waiting:
-            ended = await run_part(waiting.pop())
+            ended = await run_part(waiting.pop(), MOST_SECONDS)
             done += 1
             tests += ended.tests
             # A part without a test is one whose tests were not found.

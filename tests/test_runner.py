@@ -17,6 +17,7 @@ import sys
 from tests import __main__ as runner
 runner.SCRATCH = sys.argv[1]
 runner.parts_below = lambda folder: [runner.Part("slow", (sys.argv[2],))]
+runner.MOST_SECONDS = float(sys.argv[3])
 sys.exit(runner.main(["--jobs", "1"]))
 """
 SLOW = """
@@ -38,22 +39,36 @@ class RunnerTests(SynchronousTestCase):
         for number in (signal.SIGTERM, signal.SIGINT):
             self.check_ended(number)
 
-    def check_ended(self, number: int) -> None:
-        """Its trial ends with it."""
+    def test_a_part_that_hangs(self) -> None:
+        """It is ended, and it is told where it was."""
+        process, _ = self.start(seconds=3)
+        said, _ = process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 1)
+        for words in ("[1/1] slow: 0 tests FAILED", "in test_slow", "FAILED: slow; again alone"):
+            self.assertIn(words, said)
+
+    def start(self, seconds: float) -> tuple["subprocess.Popen[str]", Path]:
+        """Start it with its slow part; the process, and the file that the part names itself in."""
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()
         told, module = folder / "pid", folder / "test_slow.py"
         module.write_text(SLOW.format(path=str(told)))
         process = subprocess.Popen(
-            [sys.executable, "-c", RUNNER, str(folder / "scratch"), str(module)],
+            [sys.executable, "-c", RUNNER, str(folder / "scratch"), str(module), str(seconds)],
             env=python_environ({}),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            # Python takes no notice of Ctrl-C where a shell has started it beside itself.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
+        assert process.stdout is not None
+        self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
+        return process, told
+
+    def check_ended(self, number: int) -> None:
+        """Its trial ends with it."""
+        process, told = self.start(seconds=600)
         wait_for("the test", lambda: told.exists() and told.read_text().endswith("\n"))
         pid = int(told.read_text())
         process.send_signal(number)
