@@ -110,9 +110,6 @@ class SmokeTests(SynchronousTestCase):
         listen().close()
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
-        # Shells start what runs in the background with SIGINT ignored, and children inherit that.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, before)
         program = subprocess.Popen(
             [sys.executable, "-m", "bench", *words],
             cwd=ROOT,

@@ -38,9 +38,6 @@ class DemoTests(SynchronousTestCase):
         self.addCleanup(self.folder.cleanup)
         # The temporary folder of the demonstration lies in this one, and so marks its processes.
         self.environ = python_environ({"TMPDIR": self.folder.name})
-        # Shells start what runs in the background with SIGINT ignored, and children inherit that.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, before)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start it; it is gone when the test ends."""
