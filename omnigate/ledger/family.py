@@ -19,6 +19,7 @@ import os.path
 import re
 from collections.abc import Iterable
 from datetime import date
+from functools import cached_property
 
 import attrs
 
@@ -86,7 +87,7 @@ class Family:
         """The folder that all of them stand in."""
         return os.path.dirname(self.active) or "."
 
-    @property
+    @cached_property
     def stem(self) -> str:
         """The path that every other name begins with: the active one's without ``.jsonl``."""
         folder, name = os.path.split(self.active)
@@ -131,6 +132,15 @@ class Family:
         """The path of the table of a UTC day's ids."""
         return f"{self.stem}.ids.{day}.table"
 
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """What the names of sealed segments, and of a day's ids, are like."""
+        base = re.escape(os.path.basename(self.stem))
+        return (
+            re.compile(rf"{base}\.([0-9]{{{NUMBER_DIGITS},}})\.jsonl"),
+            re.compile(rf"{base}\.ids\.([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(\.table)?"),
+        )
+
     def found(self, names: Iterable[str]) -> Found:
         """Read a listing of the folder: what of it is ours.
 
@@ -138,9 +148,7 @@ class Family:
 
         :param names: file names without their folder, in any order.
         """
-        base = re.escape(os.path.basename(self.stem))
-        numbered = re.compile(rf"{base}\.([0-9]{{{NUMBER_DIGITS},}})\.jsonl")
-        of_day = re.compile(rf"{base}\.ids\.([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(\.table)?")
+        numbered, of_day = self._patterns
         found = Found([], [], [])
         active = os.path.basename(self.active)
         for name in names:
