@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import posixpath
 import stat
@@ -470,9 +471,7 @@ class MemoryDisk:
 
     def _machine(self, path: str) -> str:
         """Return the folder of the machine that has a path, or the path itself."""
-        path = posixpath.normpath(path)
-        inside = [f for f in self.folders if path == f or path.startswith(f.rstrip("/") + "/")]
-        return max(inside, key=len, default=path)
+        return _machine_of(self.folders, path)
 
     def _is_folder(self, path: str) -> bool:
         return path in self.folders or self._platter.names.get(path) == FOLDER
@@ -550,3 +549,10 @@ class CrashState:
 
 def _error(code: int, path: str | None = None) -> OSError:
     return OSError(code, os.strerror(code), path) if path else OSError(code, os.strerror(code))
+
+
+@functools.lru_cache(4_096)  # A test asks for the same few paths millions of times.
+def _machine_of(folders: tuple[str, ...], path: str) -> str:
+    path = posixpath.normpath(path)
+    inside = [f for f in folders if path == f or path.startswith(f.rstrip("/") + "/")]
+    return max(inside, key=len, default=path)

@@ -16,7 +16,7 @@ from tests.simulation.runner import Stage, Tally
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 #: How many runs each of the four quarters plays; ``make soak`` plays as many as one likes.
-QUARTER = 400
+QUARTER = 250
 
 
 class StageTestCase(SynchronousTestCase):
