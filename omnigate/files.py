@@ -483,6 +483,15 @@ def names_in(folder: str) -> list[str]:
         return []
 
 
+def free_bytes(folder: str) -> int:
+    """Return for how many bytes there is room on a folder's disk, as far as this user may take it.
+
+    :raises OSError: the folder is not there.
+    """
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
+
+
 def file_size(path: str) -> int | None:
     """Return the length of a file in bytes, or None if no regular file is there."""
     try:

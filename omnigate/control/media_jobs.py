@@ -93,6 +93,7 @@ class MediaJobs:
             lambda: outbound,
             lambda: views.media().storage,
             around.pause,
+            around.clock.seconds,
             {S3: bucket},
         )
         # Apart, so that whoever reads many inputs slowly keeps nobody from their outputs.

@@ -46,6 +46,12 @@ from omnigate.jobs.wish import Wish
 PLACE_SECONDS: Final = 60.0
 
 
+#: How long is waited before it is asked again whether outputs can be kept: at first, for a disk,
+#: and at most, for a bucket that lets a thousand jobs wait.
+READY_SECONDS: Final = 0.02
+MOST_READY_SECONDS: Final = 1.0
+
+
 class Life:
     """One job that runs.
 
@@ -97,6 +103,7 @@ class Life:
 
         :return: the job as it ended.
         """
+        pause = READY_SECONDS
         while True:
             route = self._means.route(self.job.model)
             if route is None:
@@ -120,10 +127,15 @@ class Life:
                     return await self._end(CANCELED)
                 if target is None:
                     return await self._stopped_by(attempts[-1].error if attempts else None)
-            fault = None if is_begun else self._means.storage_fault()
-            if fault is not None:
+            unready = "" if is_begun else self._means.outputs.unready()
+            if unready is None:
+                await self.wish.sleep(self._means.conversing.alarms, pause)
+                pause = min(2 * pause, MOST_READY_SECONDS)
+                continue
+            if unready:
                 # It would be paid for, and lost.
-                return await self._stopped_by(fault)
+                message = "the gateway cannot keep outputs now; its log says why"
+                return await self._stopped_by(JobError(STORAGE_FAILED, message))
             if not is_open and not (await self._place(target) and await self._begin(target)):
                 continue
             final = await self._attempt(route, target)

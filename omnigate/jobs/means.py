@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
 from omnigate.config.media import MediaConfig, MediaRouteConfig
 from omnigate.jobs.adapters.base import Adapter, Source
 from omnigate.jobs.conversing import Conversing
-from omnigate.jobs.job import STORAGE_FAILED, Job, JobError, Output
+from omnigate.jobs.job import Job, Output
 from omnigate.jobs.keeping import Keeping
 from omnigate.jobs.output_faults import OutputLimits
 from omnigate.jobs.provider_slots import ProviderSlots
@@ -21,6 +20,9 @@ from omnigate.jobs.targets import Target, target_of, tried_target
 
 class StoresOutputs(Protocol):
     """Fetches and stores what an attempt made; see :class:`~omnigate.jobs.outputs.Outputs`."""
+
+    def unready(self) -> str | None:
+        """Return why nothing can be kept now; empty where it can be, None where that is asked."""
 
     def store(
         self,
@@ -45,8 +47,6 @@ class Means:
     :ivar clear: removes what came in for a job and was not stored.
     """
 
-    _log: ClassVar[Logger] = Logger()
-
     keeping: Keeping
     media: Callable[[], MediaConfig]
     credential: Callable[[str], str | None]
@@ -69,21 +69,6 @@ class Means:
             target_of(place, target, self.adapters[target.adapter], self.credential)
             for place, target in enumerate(route.targets)
         ]
-
-    def storage_fault(self) -> JobError | None:
-        """Return why nothing that is made could be kept, as far as that is known before."""
-        media = self.media()
-        if media.storage != "s3" or media.s3 is None:
-            return None
-        for name in (media.s3.access_key_env, media.s3.secret_key_env):
-            if not self.credential(name):
-                self._log.error(
-                    "no media job can be done: the bucket's credential {name} is not set in the "
-                    "control plane's environment",
-                    name=name,
-                )
-                return JobError(STORAGE_FAILED, "the gateway's bucket has no credential")
-        return None
 
     def is_priced(self, job: Job) -> bool:
         """Whether the target that a job was last tried at has a price, as far as is known."""

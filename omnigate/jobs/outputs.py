@@ -30,6 +30,7 @@ from omnigate.jobs.incoming import INCOMING, Incoming, words_of
 from omnigate.jobs.job import Job, Output
 from omnigate.jobs.media_types import OCTETS, extension
 from omnigate.jobs.output_faults import OutputLimits, storage_failed
+from omnigate.jobs.readiness import Readiness
 from omnigate.jobs.storage import LOCAL, Storage, StorageFault, StoredFile
 from omnigate.jobs.storage_local import LocalStorage
 from omnigate.jobs.stored_names import StoredNames
@@ -47,6 +48,7 @@ class Outputs:
     :param outbound: returns what fetches, which changes with the config.
     :param chosen: returns the name of the storage that the config says.
     :param pause: lets the reactor do something else.
+    :param seconds: counts up, whatever is done to the machine's clock.
     :param others: the storages beside the media folder, by name.
     :ivar names: the files that jobs have; a watcher of the job store, which is opened before.
     """
@@ -61,6 +63,7 @@ class Outputs:
         outbound: Callable[[], Fetches],
         chosen: Callable[[], str],
         pause: Callable[[], Awaitable[None]],
+        seconds: Callable[[], float],
         others: Mapping[str, Storage] | None = None,
     ) -> None:
         self.folder = folder
@@ -75,6 +78,7 @@ class Outputs:
         self._storages: dict[str, Storage] = {LOCAL: self.local, **(others or {})}
         self._places = ArrivingPlaces()
         self._sweeping: Deferred[None] = succeed(None)
+        self._readiness = Readiness(partial(_ready, self.local, self._storages, chosen), seconds)
 
     async def open(self) -> None:
         """Make the media folder, and remove what an end of the process left of unfinished jobs.
@@ -96,15 +100,18 @@ class Outputs:
             )
             return
         self._sweeping = Deferred.fromCoroutine(self._sweep())
+        # Whoever starts the plane with a bucket that takes nothing reads of it then.
+        self._readiness.unready()
 
     def close(self) -> Deferred[None]:
         """End the search for what is left; whoever stores has been ended before."""
-        self._sweeping.cancel()
+        self.abandon()
         return succeed(None)
 
     def abandon(self) -> None:
         """Let go of everything; what is left half done is removed after the next start."""
         self._sweeping.cancel()
+        self._readiness.stop()
 
     async def _sweep(self) -> None:
         try:
@@ -119,6 +126,13 @@ class Outputs:
 
     def _is_orphan(self, job_id: str, name: str) -> bool:
         return job_id not in self.names.unfinished and not self.names.held(LOCAL, name)
+
+    def unready(self) -> str | None:
+        """Return why nothing can be kept now; empty where it can be, None where that is asked.
+
+        Whoever gets None asks again soon.
+        """
+        return self._readiness.unready()
 
     async def store(
         self,
@@ -219,6 +233,7 @@ class Outputs:
             for output in outputs:
                 await self._remove(output)
             if isinstance(error, StorageFault):
+                self._readiness.doubt()
                 raise storage_failed(str(error)) from None
             raise
         return tuple(outputs)
@@ -248,6 +263,15 @@ class Outputs:
             raise CancelledError from None
         name = file.name + age_files.SUFFIX
         return StoredFile(path, name, OCTETS, made.size, made.sha256)
+
+
+async def _ready(
+    local: LocalStorage, storages: Mapping[str, Storage], chosen: Callable[[], str]
+) -> None:
+    """Find out whether outputs can be kept; whatever keeps them for good, they come in locally."""
+    await local.ready()
+    if chosen() != LOCAL:
+        await storages[chosen()].ready()
 
 
 def _output(one: Arrived, file: StoredFile, place: str, *, encrypted: bool) -> Output:

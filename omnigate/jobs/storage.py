@@ -34,6 +34,12 @@ class StoredFile:
 class Storage(Protocol):
     """One place where outputs are kept."""
 
+    async def ready(self) -> None:
+        """Find out whether a file can be kept now, as far as that can be known before.
+
+        :raises StorageFault: it cannot be.
+        """
+
     async def keep(self, file: StoredFile) -> None:
         """Have the file there for good, whatever stood there by its name.
 

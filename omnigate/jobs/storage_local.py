@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from omnigate.files import (
+    free_bytes,
     list_names,
     make_folder,
     move_file,
@@ -34,6 +35,10 @@ T = TypeVar("T")
 
 #: Folders of jobs that are looked at in one turn of the reactor, or one job of the writer.
 SWEPT_AT_ONCE: Final = 100
+
+#: With less room no job is begun: what providers make for it would be paid for, and lost. A few
+#: pictures, or a short film.
+LEAST_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 #: Nothing else in the media folder is ever removed.
 _JOB_FOLDER = re.compile(r"job_[0-9a-z]{26}", re.ASCII)
@@ -55,6 +60,15 @@ class LocalStorage:
     def path_of(self, name: str) -> str:
         """Return where a stored file lies."""
         return os.path.join(self.folder, *name.split("/"))
+
+    async def ready(self) -> None:
+        """Look at the room on the disk; a folder that is not there is made."""
+        free = await self._do(partial(_room, self.folder))
+        if free < LEAST_ROOM_BYTES:
+            raise StorageFault(
+                f"the media folder: {free >> 20} MiB are free on its disk, and "
+                f"{LEAST_ROOM_BYTES >> 20} MiB at least are kept for outputs"
+            )
 
     async def keep(self, file: StoredFile) -> None:
         """Move a file, which is synced, to its place for good."""
@@ -109,6 +123,11 @@ def _as_fault(failure: Failure) -> NoReturn:
     if failure.check(WriterStoppedError):
         raise CancelledError
     raise StorageFault(f"the media folder: {words_of(as_os_error(failure))}")
+
+
+def _room(folder: str) -> int:
+    make_folder(folder)
+    return free_bytes(folder)
 
 
 def _keep(source: str, target: str) -> None:

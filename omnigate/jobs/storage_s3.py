@@ -39,6 +39,9 @@ PAUSES: Final = (1.0, 3.0)
 #: How long the URL that a client is led to works: it is followed at once.
 URL_SECONDS: Final = 300
 
+#: The object that is put before anything is paid for, to see whether the bucket takes it. It stays.
+PROBE: Final = "omnigate-probe"
+
 #: An error of S3 is XML of a few lines; its code stands at the beginning.
 _SEARCHED_BYTES: Final = 4096
 MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -174,10 +177,25 @@ class S3Storage:
         self._submit = submit
         self._clock = clock
         self._wall = wall
+        # The bucket that has taken a file, and refused none since.
+        self._taking: Bucket | None = None
+
+    async def ready(self) -> None:
+        """Put a file without content into a bucket that is new, or refused the last one."""
+        bucket = self._bucket()
+        if bucket != self._taking:
+            await self.keep(StoredFile("", PROBE, "text/plain", 0, _EMPTY_SHA256))
+            self._taking = bucket
 
     async def keep(self, file: StoredFile) -> None:
         """Put a file into the bucket."""
+        try:
+            await self._keep(file)
+        except StorageFault:
+            self._taking = None
+            raise
 
+    async def _keep(self, file: StoredFile) -> None:
         async def put() -> Answer:
             content_type = (("content-type", file.content_type),)
             request = self._bucket().request(

@@ -27,6 +27,7 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
+from typing import Final
 
 import attrs
 
@@ -50,6 +51,9 @@ from omnigate.testing.platter import (
     every_byte,
     few_bytes,
 )
+
+#: Free on a disk of which nothing else is said.
+PLENTY: Final = 1 << 40
 
 
 @attrs.define
@@ -462,6 +466,14 @@ class MemoryDisk:
         else:
             self._locks[key] = fd
 
+    def statvfs(self, path: str) -> Room:
+        """Return how much room there is where a path is."""
+        self._attempt("statvfs", path, changes=False)
+        if not self._is_folder(posixpath.normpath(path)):
+            raise _error(errno.ENOENT, path)
+        left = self.free_bytes.get(self._machine(path))
+        return Room(PLENTY if left is None else left)
+
     def urandom(self, length: int) -> bytes:
         """Return bytes that were not returned before, the same in every run."""
         self._names_made += 1
@@ -516,6 +528,14 @@ class MemoryDisk:
         if times:
             self._failing[machine, call] = (times - 1, error)
             raise _error(error)
+
+
+@attrs.frozen
+class Room:
+    """As much of ``os.statvfs_result`` as is asked for."""
+
+    f_bavail: int
+    f_frsize: int = 1
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from omnigate import files
@@ -122,6 +123,7 @@ class OutputsTestCase(SynchronousTestCase):
         self.hosts = FileHosts()
         self.writer, self.worker = SynchronousWriter(), SynchronousWriter()
         self.chosen = "local"
+        self.clock = Clock()
         self.pauses: list[Deferred[None]] | None = None
         self.outputs = self.opened()
 
@@ -139,6 +141,7 @@ class OutputsTestCase(SynchronousTestCase):
             lambda: self.hosts,
             lambda: self.chosen,
             self.pause,
+            self.clock.seconds,
             storages,
         )
         self.latest.names.load(jobs)

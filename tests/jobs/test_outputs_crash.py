@@ -45,6 +45,7 @@ class Life:
             lambda: hosts,
             lambda: "local",
             lambda: succeed(None),
+            lambda: 0.0,
         )
         self.store.watchers.append(self.outputs.names.changed)
 

@@ -226,6 +226,31 @@ class TryingTest(StorageTestCase):
             self.assertIn(f"{status} {code}", self.refused())
             self.assertEqual(len(self.bucket.seen), 1)
 
+    def test_ready(self) -> None:
+        """A bucket is tried once, and anew when it is another one or has refused a file."""
+        self.successResultOf(self.ready())
+        self.assertEqual(list(self.bucket.objects), ["omnigate-probe"])
+        self.successResultOf(self.ready())
+        self.successResultOf(self.keep())
+        self.successResultOf(self.ready())
+        self.assertEqual(len(self.bucket.seen), 2)
+        self.refused_once()
+        self.successResultOf(self.ready())
+        self.assertEqual(len(self.bucket.seen), 4)
+        self.config = attrs.evolve(CONFIG, bucket="others")
+        fault = self.failureResultOf(self.ready(), StorageFault)
+        self.assertIn("404 NoSuchBucket", str(fault.value))
+        self.config = CONFIG
+        self.successResultOf(self.ready())
+        self.secrets["SECRET"] = ""
+        self.failureResultOf(self.ready(), StorageFault)
+        self.config = None
+        self.failureResultOf(self.ready(), StorageFault)
+
+    def ready(self) -> Deferred[None]:
+        """Find out whether it takes files."""
+        return Deferred.fromCoroutine(self.storage.ready())
+
     def test_nothing_is_left_to_wait_for(self) -> None:
         self.refused_once()
         self.assertEqual(self.clock.getDelayedCalls(), [])

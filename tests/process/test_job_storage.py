@@ -104,7 +104,7 @@ class BucketTests(SynchronousTestCase):
         self.assertEqual(files_below(gateway.control_state / "media"), [])
 
     def test_bucket_is_gone(self) -> None:
-        """The job fails, no other provider is asked, and what was delivered is paid."""
+        """The job fails, no other provider is asked, and what was delivered is paid; once."""
         gateway = self.gateway
         self.bucket.kill()
         job = gateway.end(gateway.make("next", {"prompt": "nowhere to go"}))
@@ -112,8 +112,19 @@ class BucketTests(SynchronousTestCase):
         self.assertEqual(str(job["cost_usd"]), PER_JOB)
         self.assertEqual(len(gateway.works("nowhere to go")), 1)
         self.assertEqual(gateway.incoming(), [])
+        for prompt in ("not begun", "nor this"):
+            job = gateway.end(gateway.make("next", {"prompt": prompt}))
+            self.assertEqual((job["status"], job["error"]["code"]), ("failed", "storage_failed"))
+            self.assertEqual((str(job["cost_usd"]), gateway.works(prompt)), ("0", []))
         self.start_bucket()
-        self.assertEqual(gateway.end(gateway.made("replicate"))["status"], "succeeded")
+        wait_for(
+            "the bucket to be tried anew",
+            lambda: gateway.end(gateway.made("replicate"))["status"] == "succeeded",
+        )
+        assert gateway.control is not None
+        log = gateway.control.log()
+        self.assertIn("media jobs fail before they are paid for: the bucket could not be", log)
+        self.assertIn("outputs of media jobs can be kept again", log)
 
 
 class EncryptedTests(SynchronousTestCase):

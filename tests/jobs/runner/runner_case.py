@@ -275,14 +275,20 @@ class Cellar:
     """Stores outputs, or says what a test wants.
 
     :ivar fault: raised instead, once.
+    :ivar why_unready: why nothing can be kept; None while that is being found out.
     """
 
     def __init__(self) -> None:
+        self.why_unready: str | None = ""
         self.fault: Exception | None = None
         self.stored: list[str] = []
         self.cleared: list[str] = []
         self.recipients: list[Sequence[str]] = []
         self.waiting: Deferred[None] | None = None
+
+    def unready(self) -> str | None:
+        """Say it."""
+        return self.why_unready
 
     async def store(
         self,

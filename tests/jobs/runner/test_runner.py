@@ -8,7 +8,6 @@ import attrs
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from omnigate.config.media import S3Config
 from omnigate.errors import GatewayError
 from omnigate.jobs import debts
 from omnigate.jobs.job import (
@@ -167,14 +166,13 @@ class LifeTests(RunnerCase):
         self.says("done 1", "done 1")
         self.assertEqual(self.outcomes(self.new_job()), ["failed", "succeeded"])
 
-    def test_a_bucket_without_a_credential_fails_jobs_before_they_are_paid(self) -> None:
+    def test_where_nothing_can_be_kept_jobs_fail_before_they_are_paid(self) -> None:
         """What is known to be lost is not asked for."""
-        s3 = S3Config("https://s3.example.net", "outputs", "S3_ACCESS_KEY", "S3_SECRET_KEY")
-        self.media = attrs.evolve(self.media, storage="s3", s3=s3)
-        self.secret = ""
+        self.cellar.why_unready = "there is no such bucket"
         job = self.job(self.new_job())
         assert job.error is not None
         self.assertEqual((job.status, job.error.code), ("failed", STORAGE_FAILED))
+        self.assertNotIn("bucket", job.error.message)
         self.assertEqual((job.cost_nano, self.provider.heard), (0, []))
         tried = Attempt(0, "replicate", "https://words.example", "acme/words", self.now_ms())
         resumed = self.job(self.new_job(status="running", target=0, attempts=(tried,)))
@@ -183,9 +181,23 @@ class LifeTests(RunnerCase):
         begun = self.new_job(status="running", target=0, attempts=(tried,), provider_job_id="p1")
         self.wait()
         self.assertEqual(self.job(begun).status, "succeeded")
-        self.secret = "secret-2"
+        self.cellar.why_unready = ""
         self.says("done 1")
         self.assertEqual(self.job(self.new_job()).status, "succeeded")
+
+    def test_what_can_be_kept_is_found_out_first(self) -> None:
+        """A job waits for that, and may be canceled meanwhile."""
+        self.cellar.why_unready = None
+        first, second, third = self.new_job(), self.new_job(), self.new_job()
+        self.wait()
+        self.assertEqual(self.provider.heard, [])
+        self.cancel(second)
+        self.assertEqual(self.job(second).status, "canceled")
+        self.says("done 1", "done 1")
+        self.cellar.why_unready = ""
+        self.wait()
+        for job in (first, third):
+            self.assertEqual(self.job(job).status, "succeeded")
 
     def test_our_own_storage_fails_the_job_and_the_provider_is_paid(self) -> None:
         """No other provider is asked, for its files would meet the same disk."""
