@@ -18,8 +18,8 @@ MAX_CONNECTIONS: Final = 512
 MAX_TO_ONE: Final = 256
 #: Callers that wait; as many as jobs run at once at most are some hundreds, and each has one call.
 MAX_WAITING: Final = 10_000
-#: Turns given in one turn of the reactor: to begin a connection takes up to 1 ms.
-GIVEN_AT_ONCE: Final = 8
+#: Turns given in one turn of the reactor: to begin a connection takes 1 ms, or 2 on a slow core.
+GIVEN_AT_ONCE: Final = 4
 
 
 class TooManyWaitingError(Exception):
