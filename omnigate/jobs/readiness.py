@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from omnigate.jobs.storage import StorageFault
@@ -60,6 +60,11 @@ class Readiness:
             await self._find_out()
         except StorageFault as fault:
             self._fault = str(fault)
+        except CancelledError:
+            raise
+        except Exception:
+            self._log.failure("whether outputs can be kept could not be found out")
+            self._fault = "a fault of the gateway"
         else:
             self._fault = ""
         self._known_until = self._seconds() + KNOWN_SECONDS

@@ -67,6 +67,13 @@ class ReadinessTests(SynchronousTestCase):
             ],
         )
 
+    def test_a_fault_of_ours(self) -> None:
+        """Nobody waits for ever."""
+        self.readiness.unready()
+        self.asked.pop().errback(ZeroDivisionError())
+        self.assertEqual(self.readiness.unready(), "a fault of the gateway")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_an_end(self) -> None:
         """The question under way is given up."""
         self.readiness.unready()
