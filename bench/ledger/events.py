@@ -117,15 +117,14 @@ def request(lines: list[bytes], token: str) -> bytes:
     return _HEAD % (token.encode("ascii"), len(body)) + body
 
 
-def write_ledger(path: Path, crowd: Crowd, count: int, first: int = 0) -> int:
-    """Write a ledger of ``count`` events up to this moment, in segments as a control plane seals.
+def write_ledger(path: Path, crowd: Crowd, count: int, now_ms: int) -> int:
+    """Write a ledger of ``count`` events up to a moment, in segments as a control plane seals.
 
     :param path: of the active segment, the last one.
     :returns: the bytes of all of them.
     """
-    now_ms = int(time.time() * 1000)
     begin_ms = (now_ms // DAY_MS - crowd.days + 1) * DAY_MS
-    events = fabricate(crowd, first, count, begin_ms, now_ms - begin_ms)
+    events = fabricate(crowd, 0, count, begin_ms, now_ms - begin_ms)
     total = 0
     for number in itertools.count(1):
         size = _write_segment(path, events)

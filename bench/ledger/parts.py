@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,7 +153,7 @@ def start(bench: Bench) -> Iterator[Figure]:
         yield from figures("empty", starts, START_SECONDS)
         plane.forget_snapshots()
         bench.tell("start: writing the ledger")
-        events.write_ledger(plane.ledger, Crowd(), options.events)
+        events.write_ledger(plane.ledger, Crowd(), options.events, int(time.time() * 1000))
         starts = []
         for turn in range(rounds):
             bench.tell(f"start: replay {turn + 1} of {rounds}")
@@ -242,7 +243,7 @@ def wide(bench: Bench) -> Iterator[Figure]:
     crowd = Crowd(keys=WIDE_KEYS)
     with bench.plane("wide", WIDE_KEYS, budgets=True) as plane:
         bench.tell("wide: writing the ledger")
-        events.write_ledger(plane.ledger, crowd, options.events)
+        events.write_ledger(plane.ledger, crowd, options.events, int(time.time() * 1000))
         bench.tell("wide: replay")
         plane.start(timed=True)
         there = plane.wait_snapshot(SNAPSHOT_SECONDS)

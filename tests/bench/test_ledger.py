@@ -50,7 +50,8 @@ class EventsTests(SynchronousTestCase):
         folder.mkdir()
         self.patch(events, "SEGMENT_BYTES", 180_000)
         self.patch(events, "_CHUNK_LINES", 50)
-        size = events.write_ledger(folder / "ledger.jsonl", Crowd(keys=5, days=4), 1_000)
+        noon_ms = 1_795_953_600_000
+        size = events.write_ledger(folder / "ledger.jsonl", Crowd(keys=5, days=4), 1_000, noon_ms)
         names = ["ledger.000001.jsonl", "ledger.000002.jsonl", "ledger.000003.jsonl"]
         self.assertEqual(sorted(path.name for path in folder.iterdir()), [*names, "ledger.jsonl"])
         data = b"".join((folder / name).read_bytes() for name in [*names, "ledger.jsonl"])
