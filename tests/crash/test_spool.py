@@ -43,7 +43,7 @@ EVENTS_BETWEEN_TRIES = 3
 NEW = 10**6
 
 #: Of so many states, one has every crash of its start walked as well.
-NESTED_EVERY = 40
+NESTED_EVERY = 80
 
 
 def event(number: int) -> bytes:
