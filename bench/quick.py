@@ -18,8 +18,9 @@ from bench.baseline import BaselineError, Change
 from bench.comparison import comparison
 from bench.in_memory import WrongExchangeError
 
-#: How many times the kept figure is a gross loss.
-LIMIT = 1.5
+#: How many times the kept figure is a gross loss. The same code took 1.42 times the yards on
+#: another kind of machine than that of the kept figures, and 1.47 times where that was busy.
+LIMIT = 1.75
 #: How long is measured at first.
 SECONDS = 7.0
 #: How often that is done again, for twice as long, where something was over the limit.
